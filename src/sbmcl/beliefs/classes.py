@@ -1,0 +1,55 @@
+"""What all per-class beliefs share: a class axis that grows when a new label arrives.
+
+A per-class belief has fields of shape `b c d` (or `b c 1`): `c` classes, independent given the shared prior. A class not
+seen yet simply is the prior, so growing is padding with it and nothing has to be declared.
+"""
+
+from dataclasses import fields, replace
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sbmcl.beliefs.base import Belief
+
+
+class ClassBelief(Belief):
+    """Labels are 0..c-1 in any order, with any number of examples a class."""
+
+    shift: Tensor
+
+    @property
+    def classes(self) -> int:
+        return self.shift.shape[1]
+
+    def grow(self, classes: int, prior: Self) -> Self:
+        """Room for at least so many classes; `prior` has one class, and each new class starts as it."""
+        missing = classes - self.classes
+        if missing <= 0:
+            return self
+
+        def padded(name: str) -> Tensor:
+            mine, fresh = getattr(self, name), getattr(prior, name)
+            return torch.cat([mine, fresh.expand(mine.shape[0], missing, mine.shape[2])], dim=1)
+
+        names = [f.name for f in fields(self) if not f.metadata.get("shared")]  # pyright: ignore[reportArgumentType]
+        return replace(self, **{n: padded(n) for n in names})  # pyright: ignore[reportArgumentType]
+
+    def predictive(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
+        """log p(x | class c, everything seen), the class's parameters integrated out."""
+        raise NotImplementedError
+
+    def plug_in(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
+        """log p(x | class c) with the class's parameters at the mode of the belief."""
+        raise NotImplementedError
+
+
+def class_sums(x: Float[Tensor, "b n d"], label: Int[Tensor, "b n"], classes: int) -> Float[Tensor, "b c d"]:
+    """Sum the rows of each class; a scatter, so the cost does not grow with the number of classes."""
+    b, _, d = x.shape
+    return x.new_zeros(b, classes, d).scatter_add(1, label.unsqueeze(-1).expand_as(x), x)
+
+
+def class_counts(x: Float[Tensor, "b n d"], label: Int[Tensor, "b n"], classes: int) -> Float[Tensor, "b c 1"]:
+    return class_sums(torch.ones_like(x[..., :1]), label, classes)

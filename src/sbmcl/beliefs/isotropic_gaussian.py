@@ -1,0 +1,65 @@
+"""Prototypes with uncertainty: every class has an unknown mean, all share one known isotropic variance.
+
+It may know tensors only. With a flat prior (`precision` 0) the mean is the running average of Prototypical Networks.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sbmcl.beliefs.base import standard_normal
+from sbmcl.beliefs.classes import ClassBelief, class_counts, class_sums
+from sbmcl.state import shared, state
+
+
+@state
+class IsotropicGaussian(ClassBelief):
+    """x | c ~ N(mu_c, s2 I) with s2 known, mu_c ~ N(m, t I)   (SPEC 2.3; Snell et al. 2017 is the flat limit).
+
+    Natural parameters: 1/t and m/t. An example adds (1/s2, x/s2).
+    """
+
+    precision: Float[Tensor, "b c 1"]  # 1/t
+    shift: Float[Tensor, "b c d"]  # m/t
+    variance: Float[Tensor, ""] = shared()  # s2, of the observations
+
+    @property
+    def mean(self) -> Float[Tensor, "b c d"]:
+        return torch.where(self.precision > 0, self.shift / self.precision.clamp_min(_TINY), 0.0)
+
+    def evidence(self, x: Float[Tensor, "b n d"], label: Int[Tensor, "b n"]) -> "IsotropicGaussian":
+        count, total = class_counts(x, label, self.classes), class_sums(x, label, self.classes)
+        return IsotropicGaussian(count / self.variance, total / self.variance, self.variance)
+
+    def mode(self) -> Float[Tensor, "b c d"]:
+        return self.mean
+
+    def sample(self, *shape: int, rng: torch.Generator | None = None) -> Float[Tensor, "*s b c d"]:
+        noise = standard_normal((*shape, *self.shift.shape), self.shift, rng)
+        return self.mean + self.precision.rsqrt() * noise
+
+    def kl(self, other: "IsotropicGaussian") -> Float[Tensor, "b c"]:
+        """d/2 ( t1/t2 - 1 - log(t1/t2) ) + |m1 - m2|^2 / (2 t2)."""
+        ratio = (other.precision / self.precision).squeeze(-1)
+        distance = (other.precision * (self.mean - other.mean).square()).sum(-1)
+        return 0.5 * (self.shift.shape[-1] * (ratio - 1 - ratio.log()) + distance)
+
+    def predictive(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
+        """log N(x | m, (s2 + t) I); density 0 for a class never seen under a flat prior."""
+        return self._log_density(x, self.variance + 1 / self.precision)
+
+    def plug_in(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
+        return self._log_density(x, self.variance.expand_as(self.precision))
+
+    def _log_density(self, x: Float[Tensor, "b n d"], variance: Float[Tensor, "b c 1"]) -> Float[Tensor, "b n c"]:
+        flat = (self.precision <= 0).squeeze(-1).unsqueeze(1)
+        variance = variance.squeeze(-1).unsqueeze(1).masked_fill(flat, 1.0)
+        mean = self.mean
+        distance = x.square().sum(-1, keepdim=True) - 2 * x @ mean.mT + mean.square().sum(-1).unsqueeze(1)
+        density = -0.5 * (distance / variance + x.shape[-1] * (2 * math.pi * variance).log())
+        return density.masked_fill(flat, -math.inf)
+
+
+_TINY = torch.finfo(torch.float32).tiny

@@ -1,0 +1,1 @@
+"""Data: sources of classes and functions, and the episodes drawn from them."""

@@ -1,0 +1,60 @@
+"""What an episode source is, its shape, and the seeds that make every draw repeatable.
+
+Imports no torch at run time, so that listings and `--help` stay instant.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from sbmcl.episode import Episode
+
+
+@dataclass(frozen=True)
+class EpisodeShape:
+    """How long a stream is and how it is asked."""
+
+    tasks: int = 10  # K
+    shots: int = 10  # S, training examples of each task
+    queries: int = 10  # S', test examples of each task
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "shots", "queries"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"an episode needs at least one of its {name}, but got {getattr(self, name)}")
+
+    @property
+    def stream_length(self) -> int:
+        return self.tasks * self.shots
+
+
+class EpisodeSource(Protocol):
+    """Anything that episodes can be drawn from: a split of an image store, a family of functions, your own."""
+
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    query_cap: int  # at most so many queries a task in an evaluation (SPEC 6)
+
+    def draw(self, shape: EpisodeShape, batch: int, rng: "torch.Generator") -> "Episode":
+        """`batch` episodes side by side, a function of `rng` alone, on `rng`'s device."""
+        ...
+
+    def longest(self, shots: int) -> int:
+        """How many tasks an episode can have at most."""
+        ...
+
+
+def rng_for(seed: int, purpose: str, index: int, device: "torch.device | str" = "cpu") -> "torch.Generator":
+    """A generator that depends on nothing but its arguments: step 7 draws the same whatever was drawn before.
+
+    So a run resumes without saving any generator's state, and episode 7 of an evaluation is the same for every method,
+    batch size and machine.
+    """
+    import numpy as np
+    import torch
+
+    entropy = [seed, int.from_bytes(purpose.encode(), "little"), index]
+    word = np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]
+    return torch.Generator(device).manual_seed(int(word) >> 1)

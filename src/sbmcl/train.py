@@ -1,0 +1,220 @@
+"""The outer loop: episodes in, trained networks out. It names no method and no data set.
+
+Every step's episode and random numbers follow from (seed, step) alone, so a run that was killed goes on bit for bit from its
+last checkpoint.
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from sbmcl.data.episodes import EpisodeSource, rng_for
+from sbmcl.episode import Episode
+from sbmcl.experiment import Experiment, Training
+from sbmcl.methods.base import Method
+from sbmcl.progress import Progress
+from sbmcl.runs import RunFolder
+
+
+class Diverged(RuntimeError):
+    """The loss is no longer a number."""
+
+
+class Interrupted(RuntimeError):
+    """Stopped on request, with a checkpoint."""
+
+
+@dataclass
+class Learner:
+    """All that changes while training; what a checkpoint holds."""
+
+    method: Method[Any]
+    optimizer: torch.optim.Optimizer
+    average: AveragedModel | None
+    step: int = 0
+    seconds: float = 0.0
+    best: float = math.inf
+
+    @property
+    def evaluated(self) -> Method[Any]:
+        """The weights to judge: the running average where there is one."""
+        return self.method if self.average is None else self.average.module
+
+    def state(self) -> dict[str, Any]:
+        average = None if self.average is None else self.average.state_dict()
+        here = {"step": self.step, "seconds": self.seconds, "best": self.best}
+        return {"method": self.method.state_dict(), "optimizer": self.optimizer.state_dict(), "average": average, **here}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.method.load_state_dict(state["method"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+
+
+def train(
+    experiment: Experiment[Any, Any], folder: RunFolder, device: torch.device, *, show: bool = True
+) -> Method[Any]:
+    """Meta-train from the folder's last checkpoint, or from the start, to the end; returns the weights to evaluate."""
+    training, seed = experiment.training, experiment.seed
+    source, validation = experiment.data.source("train", device), experiment.data.source("validation")
+    assert source is not None, "only a validation split may be switched off"
+    learner = new_learner(experiment, source, device)
+    if (saved := folder.load_checkpoint(device)) is not None:
+        learner.restore(saved)
+        folder.rewind_log(learner.step)
+
+    began, meter = time.perf_counter() - learner.seconds, Meter()
+    with Progress(training.steps, learner.step, enabled=show) as progress, stop_signals() as stop:
+        while learner.step < training.steps:
+            episode = source.draw(training.shape, training.episodes, rng_for(seed, "train", learner.step, device))
+            meter.add(one_step(learner, training, episode, rng_for(seed, "method", learner.step, device)))
+            learner.step += 1
+            learner.seconds = time.perf_counter() - began
+            last = stop.asked or learner.step == training.steps
+
+            def due(every: int, last: bool = last) -> bool:
+                return last or learner.step % every == 0
+
+            if due(training.log_every) or due(training.checkpoint_every):
+                means = meter.means()
+                if not math.isfinite(means["loss"]):
+                    raise Diverged(_divergence(folder, learner.step))
+                lr = learning_rate(training, learner.step - 1)
+                folder.log(step=learner.step, seconds=learner.seconds, lr=lr, **means)
+                progress.update(learner.step, training.episodes, means)
+            if validation and due(training.validate_every):
+                score = validate(learner.evaluated, validation, training, device)
+                folder.log(step=learner.step, validation=score)
+                progress.note(f"step {learner.step:,}: validation {learner.method.head.metric} {score:.5f}")
+                if score < learner.best:
+                    learner.best = score
+                    folder.save_weights("best", learner.evaluated, learner.step)
+            if due(training.checkpoint_every):
+                folder.save_checkpoint(learner.state())
+                folder.save_weights("last", learner.evaluated, learner.step)
+            if stop.asked:
+                raise Interrupted(f"stopped at step {learner.step:,}; go on with: sbmcl train {folder.path} --resume")
+    return learner.evaluated
+
+
+def new_learner(experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device) -> Learner:
+    training = experiment.training
+    torch.manual_seed(experiment.seed)
+    method = experiment.method.build(source).to(device)
+    method.bf16 = use_bf16(training.precision, method)
+    average = None
+    if training.ema:
+        average = AveragedModel(method, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
+    if training.compile:
+        for network in method.children():
+            network.compile()
+    optimizer = torch.optim.AdamW(method.parameters(), training.lr, weight_decay=training.weight_decay, fused=True)
+    return Learner(method, optimizer, average)
+
+
+def one_step(learner: Learner, training: Training, episode: Episode, rng: torch.Generator) -> dict[str, Tensor]:
+    method = learner.method.train()
+    torch.manual_seed(rng.initial_seed())  # dropout takes no generator
+    for group in learner.optimizer.param_groups:
+        group["lr"] = learning_rate(training, learner.step)
+    losses = method.meta_loss(episode, rng=rng)
+    learner.optimizer.zero_grad()
+    losses.total.backward()
+    if training.clip:
+        nn.utils.clip_grad_norm_(method.parameters(), training.clip)
+    learner.optimizer.step()
+    if learner.average is not None:
+        learner.average.update_parameters(method)
+    return {"loss": losses.total.detach(), **losses.parts}
+
+
+def learning_rate(training: Training, step: int) -> float:
+    rise = min(1.0, (step + 1) / training.warmup) if training.warmup else 1.0
+    if training.schedule == "halve":
+        return rise * training.lr * 0.5 ** (step // training.halve_every)
+    if training.schedule == "cosine":
+        done = max(0, step - training.warmup) / max(1, training.steps - training.warmup)
+        return rise * training.lr * 0.5 * (1 + math.cos(math.pi * done))
+    return rise * training.lr
+
+
+@torch.no_grad()
+def validate(method: Method[Any], source: EpisodeSource, training: Training, device: torch.device) -> float:
+    """The mean score over the same validation episodes every time."""
+    method.eval()
+    scores = []
+    for index in range(training.validation_episodes):
+        episode = source.draw(training.shape, 1, rng_for(0, "validation", index)).to(device)
+        prediction = method.predict(method.learn(method.init(1), episode.stream), episode.query.x)
+        scores.append(method.head.scores(prediction, episode.query.y)[method.head.metric].mean())
+    return torch.stack(scores).mean().item()
+
+
+def use_bf16(precision: str, method: nn.Module) -> bool:
+    """bfloat16 pays for convolutions, on hardware that multiplies it; small linear layers gain nothing."""
+    if precision != "auto":
+        return precision == "bf16"
+    on_cpu = next(method.parameters()).device.type == "cpu"
+    supported = torch.cpu._is_avx512_bf16_supported() if on_cpu else True
+    return supported and any(isinstance(module, nn.Conv2d) for module in method.modules())
+
+
+class Meter:
+    """Means of the losses since the last look; looking is the only time a device is waited for."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.steps = 0
+
+    def add(self, losses: dict[str, Tensor]) -> None:
+        self.sums = {name: value + self.sums[name] if self.steps else value for name, value in losses.items()}
+        self.steps += 1
+
+    def means(self) -> dict[str, float]:
+        means = {name: value.item() / self.steps for name, value in self.sums.items()}
+        self.sums, self.steps = {}, 0
+        return means
+
+
+class StopSignals:
+    asked = False
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopSignals]:
+    """Ctrl-C and SIGTERM ask for a stop after the step in hand; a second Ctrl-C stops at once."""
+    stop = StopSignals()
+
+    def ask(number: int, frame: Any) -> None:
+        stop.asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _divergence(folder: RunFolder, step: int) -> str:
+    kept = folder.checkpoint_step()
+    where = f"the checkpoint of step {kept:,} is kept" if kept else "no checkpoint had been written yet"
+    return (
+        f"the loss became NaN or infinite by step {step:,}; {where} in {folder.path}. A lower --training.lr, "
+        f"--training.clip 1 or --training.precision fp32 usually cures it."
+    )
