@@ -26,6 +26,13 @@ class Examples:
     def __len__(self) -> int:
         return self.x.shape[1]
 
+    @property
+    def targets(self) -> Shaped[Tensor, "b n *y"]:
+        """y, where there has to be one."""
+        if self.y is None:
+            raise ValueError("these examples have no targets, but what is done with them needs some")
+        return self.y
+
     def __getitem__(self, span: slice) -> Self:
         """A part of the stream; the episodes stay side by side."""
         y = None if self.y is None else self.y[:, span]
@@ -51,9 +58,7 @@ def stack_episodes(episodes: list[Episode]) -> Episode:
     return pytree.tree_map(lambda *parts: torch.cat(parts), *episodes)
 
 
-def episode_of_tasks(
-    x: Float[Tensor, "b k n *x"], y: Shaped[Tensor, "b k n *y"] | None, shots: int
-) -> Episode:
+def episode_of_tasks(x: Float[Tensor, "b k n *x"], y: Shaped[Tensor, "b k n *y"] | None, shots: int) -> Episode:
     """From examples laid out by task: the first `shots` of each are the stream, task after task, the rest the queries."""
     task = torch.arange(x.shape[1], device=x.device).view(1, -1, 1).expand(x.shape[:3])
 

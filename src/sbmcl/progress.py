@@ -20,7 +20,9 @@ class Progress:
         self.live = enabled and sys.stderr.isatty()
         self._began, self._first, self._spoke = time.perf_counter(), done, 0.0
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        self._bar = Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.live)
+        self._bar = Bar(
+            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.live
+        )
         self._task = self._bar.add_task("first steps", total=steps, completed=done)
 
     def __enter__(self) -> Self:

@@ -101,15 +101,24 @@ class RunFolder:
         which = which or ("best" if (self.path / "best.safetensors").exists() else "last")
         path = self.path / f"{which}.safetensors"
         if not path.exists():
-            raise FileNotFoundError(f"{path} is missing; the run wrote no weights yet. Train it: sbmcl train {self.path} --resume")
+            raise FileNotFoundError(
+                f"{path} is missing; the run wrote no weights yet. Train it: sbmcl train {self.path} --resume"
+            )
         header, weights = _read_weights(path)
         if header["method"] != type(method).__name__:
-            raise ValueError(f"{path} holds a {header['method']}, but {self.path / 'config.json'} says {type(method).__name__}")
+            raise ValueError(
+                f"{path} holds a {header['method']}, but {self.path / 'config.json'} says {type(method).__name__}"
+            )
         mine = method.state_dict()
-        unlike = [n for n in mine.keys() | weights.keys() if n not in mine or n not in weights or mine[n].shape != weights[n].shape]
+        unlike = [
+            n
+            for n in mine.keys() | weights.keys()
+            if n not in mine or n not in weights or mine[n].shape != weights[n].shape
+        ]
         if unlike:
             raise ValueError(
-                f"{path} (written by sbmcl {header['version']}) does not fit this {header['method']}: {', '.join(sorted(unlike)[:5])} "
+                f"{path} (written by sbmcl {header['version']}) does not fit this {header['method']}: "
+                f"{', '.join(sorted(unlike)[:5])} "
                 f"are missing, foreign or of another shape. Use the version of sbmcl that wrote it, or train again."
             )
         method.load_state_dict(weights)
@@ -123,7 +132,7 @@ def _read_weights(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
     except Exception as error:
         raise ValueError(f"{path} is damaged or no safetensors file: {error}") from error
     if header.get("format") != WEIGHTS_FORMAT:
@@ -168,8 +177,12 @@ def commit() -> str | None:
     """The commit of the source tree this runs from, `+` if it was changed since; None when installed elsewhere."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
-        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        status = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, check=True)
+        head = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if status.stdout.strip() else "")

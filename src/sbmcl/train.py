@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +47,17 @@ class Learner:
     @property
     def evaluated(self) -> Method[Any]:
         """The weights to judge: the running average where there is one."""
-        return self.method if self.average is None else self.average.module
+        return self.method if self.average is None else cast(Method[Any], self.average.module)
 
     def state(self) -> dict[str, Any]:
         average = None if self.average is None else self.average.state_dict()
         here = {"step": self.step, "seconds": self.seconds, "best": self.best}
-        return {"method": self.method.state_dict(), "optimizer": self.optimizer.state_dict(), "average": average, **here}
+        return {
+            "method": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": average,
+            **here,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.method.load_state_dict(state["method"])
@@ -156,8 +161,9 @@ def validate(method: Method[Any], source: EpisodeSource, training: Training, dev
     scores = []
     for index in range(training.validation_episodes):
         episode = source.draw(training.shape, 1, rng_for(0, "validation", index)).to(device)
-        prediction = method.predict(method.learn(method.init(1), episode.stream), episode.query.x)
-        scores.append(method.head.scores(prediction, episode.query.y)[method.head.metric].mean())
+        rng = rng_for(0, "validation method", index, device)
+        state = method.learn(method.init(1, rng=rng), episode.stream)
+        scores.append(method.score(state, episode.query, rng=rng)[method.head.metric].mean())
     return torch.stack(scores).mean().item()
 
 

@@ -99,21 +99,20 @@ def predict_from(
     query: Float[Tensor, "b m d"],
     *,
     prior_mean: Float[Tensor, "d k"],
-    prior_tril: Float[Tensor, "d d"],
+    prior_factor: Float[Tensor, "d d"],
     noise_tril: Float[Tensor, "k k"],
 ) -> LinearPredictive:
     """The predictive after a stream of n examples through an n x n system: the cheaper route while n < d.
 
-    With A = C^-1 F^T (C = `prior_tril`) the posterior precision is C (I + A A^T) C^T. Writing it with the Gram matrix
-    B = I + A^T A instead, and a = C^-1 f for a query:
+    With K K^T = L0^-1 (K = `prior_factor`) and A = K^T F^T the posterior precision is K^-T (I + A A^T) K^-1. Writing it
+    with the Gram matrix B = I + A^T A instead, and a = K^T f for a query:
 
         mean = M0^T f + (Y - F M0)^T B^-1 A^T a,        spread = 1 + a^T a - a^T A B^-1 A^T a
     """
-    whitened = torch.linalg.solve_triangular(prior_tril, torch.cat([f, query], 1).mT, upper=False)
-    known, asked = whitened.split([f.shape[1], query.shape[1]], dim=-1)
-    gram = known.mT @ known + torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
+    known, asked = f @ prior_factor, query @ prior_factor
+    gram = known @ known.mT + torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
     cholesky = torch.linalg.cholesky(gram)
-    cross = torch.linalg.solve_triangular(cholesky, known.mT @ asked, upper=False)
+    cross = torch.linalg.solve_triangular(cholesky, known @ asked.mT, upper=False)
     residual = torch.linalg.solve_triangular(cholesky, y - f @ prior_mean, upper=False)
-    spread = 1 + asked.square().sum(-2) - cross.square().sum(-2)
+    spread = 1 + asked.square().sum(-1) - cross.square().sum(-2)
     return LinearPredictive(query @ prior_mean + cross.mT @ residual, spread, noise_tril)

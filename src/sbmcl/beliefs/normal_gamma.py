@@ -51,7 +51,8 @@ class NormalGamma(ClassBelief):
     def sample(self, *shape: int, rng: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draws of (mu, lam); the Gamma draw is differentiable through torch's implicit reparameterisation."""
         a = self.shape.expand_as(self.rate).expand(*shape, *self.rate.shape)
-        precision = torch._standard_gamma(a, generator=rng) / self.rate  # torch.distributions takes no generator
+        gamma = torch._standard_gamma(a, generator=rng)  # pyright: ignore  # torch.distributions takes no generator
+        precision = gamma / self.rate
         noise = standard_normal(precision.shape, precision, rng)
         return self.mean + (self.count * precision).rsqrt() * noise, precision
 
@@ -66,7 +67,7 @@ class NormalGamma(ClassBelief):
     def predictive(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
         """Student-t with 2a degrees of freedom, location m and squared scale b(k+1)/(ak), in every dimension:
 
-            log p(x) = lgamma(a+1/2) - lgamma(a) - 1/2 log(2 pi w) - (a+1/2) log(1 + (x-m)^2 / (2w)),   w = b (1 + 1/k)
+        log p(x) = lgamma(a+1/2) - lgamma(a) - 1/2 log(2 pi w) - (a+1/2) log(1 + (x-m)^2 / (2w)),   w = b (1 + 1/k)
         """
         a, width = self.shape, self.rate * (1 + 1 / self.count)
         constant = (a + 0.5).lgamma() - a.lgamma() - 0.5 * (2 * math.pi * width).log()

@@ -4,12 +4,16 @@ Imports no torch at run time, so that listings and `--help` stay instant.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     import torch
 
     from sbmcl.episode import Episode
+
+
+Kind = Literal["classes", "vector", "image", "angle", "generation"]
+"""What is asked for: a label, a vector, a picture, an angle (as cosine and sine), or nothing but the input itself."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,19 @@ class EpisodeShape:
 class EpisodeSource(Protocol):
     """Anything that episodes can be drawn from: a split of an image store, a family of functions, your own."""
 
-    x_shape: tuple[int, ...]
-    y_shape: tuple[int, ...]
-    query_cap: int  # at most so many queries a task in an evaluation (SPEC 6)
+    @property
+    def x_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def y_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def query_cap(self) -> int:
+        """At most so many queries a task in an evaluation (SPEC 6)."""
+        ...
 
     def draw(self, shape: EpisodeShape, batch: int, rng: "torch.Generator") -> "Episode":
         """`batch` episodes side by side, a function of `rng` alone, on `rng`'s device."""

@@ -18,7 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from sbmcl.data.episodes import EpisodeShape
+from sbmcl.data.episodes import EpisodeShape, Kind
+from sbmcl.data.tasks import Classification, Task
 from sbmcl.episode import Episode, episode_of_tasks
 
 STORE_FORMAT = "sbmcl-image-store/1"
@@ -70,8 +71,8 @@ class Jitter:
         return any((self.degrees, self.shear, self.scale, self.shift))
 
 
-class ImageClassification:
-    """Episodes of classification: a task is a class, x a picture in [-1, 1], y the class's place in the episode.
+class ImageEpisodes:
+    """Episodes of pictures in [-1, 1]: a class of an episode is one of its tasks, and `task` says what is asked about it.
 
     `orientations` 8 makes eight classes out of each, one for every rotation by a quarter turn with and without a mirror
     (the reference repeats some and misses others, SPEC D24).
@@ -84,6 +85,7 @@ class ImageClassification:
         store: ImageStore,
         classes: Int[Tensor, "k"] | None = None,
         *,
+        task: Task | None = None,
         orientations: int = 1,
         jitter: Jitter | None = None,
         query_cap: int = 50,
@@ -100,9 +102,11 @@ class ImageClassification:
         self.orientations = orientations
         self.jitter = jitter
         self.query_cap = query_cap
-        self.x_shape = tuple(store.images.shape[1:])
-        self.y_shape = ()
-        self.turns = _orientation_indices(*self.x_shape[1:]).to(device) if orientations == 8 else None
+        self.task = task or Classification()
+        picture = tuple(store.images.shape[1:])
+        self.x_shape, self.y_shape = self.task.shapes(picture)
+        self.kind: Kind = self.task.kind
+        self.turns = _orientation_indices(*picture[1:]).to(device) if orientations == 8 else None
 
     @property
     def classes(self) -> int:
@@ -135,8 +139,8 @@ class ImageClassification:
         x = x.float() / 127.5 - 1
         if self.jitter:
             x = _jittered(x, self.jitter, rng)
-        label = torch.arange(shape.tasks, device=to).view(1, -1, 1).expand(x.shape[:3])
-        return episode_of_tasks(x, label, shape.shots)
+        x, y = self.task(x, rng)
+        return episode_of_tasks(x, y, shape.shots)
 
 
 def _distinct(sizes: Int[Tensor, "*b"], n: int, rng: torch.Generator) -> Int[Tensor, "*b n"]:

@@ -86,7 +86,11 @@ def _download(split: Split) -> Path:
 
     name = f"images_{split}.zip"
     found = pooch.retrieve(
-        URL + name, known_hash=f"md5:{MD5[split]}", fname=name, path=cache_folder(), progressbar=_ProgressBar()
+        URL + name,
+        known_hash=f"md5:{MD5[split]}",
+        fname=name,
+        path=cache_folder(),
+        progressbar=_ProgressBar(),  # pyright: ignore[reportArgumentType]
     )
     return Path(found)
 

@@ -1,16 +1,13 @@
 """The sine benchmark: a task is a sine function, an example two samplings of it (SPEC 4.4). Endless and exact."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from sbmcl.data.episodes import EpisodeShape
+from sbmcl.data.episodes import EpisodeShape, Kind
 from sbmcl.episode import Episode, episode_of_tasks
 
 
-@dataclass(frozen=True)
 class SineSource:
     """Per task a frequency and two phases; per example an amplitude. x is noisy, y is clean and has the other phase:
 
@@ -19,10 +16,11 @@ class SineSource:
     f, p and A can be read off x; what a learner has to remember of a task is p'.
     """
 
-    points: ClassVar[int] = 50
-    x_shape: ClassVar[tuple[int, ...]] = (50,)
-    y_shape: ClassVar[tuple[int, ...]] = (50,)
-    query_cap: ClassVar[int] = 50
+    points: int = 50
+    x_shape: tuple[int, ...] = (50,)
+    y_shape: tuple[int, ...] = (50,)
+    kind: Kind = "vector"
+    query_cap: int = 50
 
     def longest(self, shots: int) -> int:
         return 10**9

@@ -32,8 +32,11 @@ class Method(nn.Module, ABC, Generic[S]):
     bf16 = False  # whether networks (never beliefs) run in bfloat16; training and evaluation set it
 
     @abstractmethod
-    def init(self, batch: int) -> S:
-        """What is known before the first example, for `batch` streams side by side."""
+    def init(self, batch: int, *, rng: torch.Generator | None = None) -> S:
+        """What is known before the first example, for `batch` streams side by side.
+
+        `rng` is for methods whose start is random, such as the label codes of a transformer; None is a fixed start.
+        """
 
     @abstractmethod
     def learn(self, state: S, examples: Examples) -> S:
@@ -48,6 +51,12 @@ class Method(nn.Module, ABC, Generic[S]):
     @abstractmethod
     def meta_loss(self, episode: Episode, *, rng: torch.Generator | None = None) -> Losses:
         """The loss of learning `episode.stream` and being asked `episode.query`, differentiable in the parameters."""
+
+    def score(
+        self, state: S, queries: Examples, *, rng: torch.Generator | None = None, at_mode: bool = False
+    ) -> dict[str, Float[Tensor, "b n"]]:
+        """Predict and judge: one number a query and score, the head's `metric` among them."""
+        return self.head.scores(self.predict(state, queries.x, rng=rng, at_mode=at_mode), queries.targets)
 
     def novelty(self, state: S, x: Float[Tensor, "b n *x"]) -> Float[Tensor, "b n"] | None:
         """How unlike everything learned a query is (higher is more novel), where the method can tell."""

@@ -38,7 +38,7 @@ class ClassConjugate(Method[C]):
     def prior(self, batch: int) -> C:
         """The belief about one class never seen."""
 
-    def init(self, batch: int) -> C:
+    def init(self, batch: int, *, rng: torch.Generator | None = None) -> C:
         return self.prior(batch)
 
     def learn(self, state: C, examples: Examples) -> C:
@@ -140,12 +140,13 @@ class ALPaCA(Method[MatrixNormal]):
         self.encoder = encoder
         self.loss = loss
         self.prior_mean = nn.Parameter(torch.zeros(dim, out))
-        self.prior_factor = nn.Parameter(torch.zeros(dim, dim))  # strictly lower triangle, and log of the diagonal
+        # The factor K of the prior covariance L0^-1 = K K^T: its strictly lower triangle, and the log of its diagonal
+        self.prior_factor = nn.Parameter(torch.zeros(dim, dim))
         self.noise_factor = nn.Parameter(torch.tensor(noise).log() * torch.eye(out))
 
-    def init(self, batch: int) -> MatrixNormal:
-        tril = _triangular(self.prior_factor)
-        precision = (tril @ tril.mT).expand(batch, -1, -1)
+    def init(self, batch: int, *, rng: torch.Generator | None = None) -> MatrixNormal:
+        inverse = torch.linalg.solve_triangular(_triangular(self.prior_factor), self._identity(), upper=False)
+        precision = (inverse.mT @ inverse).expand(batch, -1, -1)
         return MatrixNormal.of(self.prior_mean.expand(batch, -1, -1), precision, _triangular(self.noise_factor))
 
     def learn(self, state: MatrixNormal, examples: Examples) -> MatrixNormal:
@@ -187,9 +188,12 @@ class ALPaCA(Method[MatrixNormal]):
             y,
             query,
             prior_mean=self.prior_mean,
-            prior_tril=_triangular(self.prior_factor),
+            prior_factor=_triangular(self.prior_factor),
             noise_tril=_triangular(self.noise_factor),
         )
+
+    def _identity(self) -> Tensor:
+        return torch.eye(len(self.prior_factor), dtype=self.dtype, device=self.device)
 
 
 def _triangular(factor: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:

@@ -24,5 +24,5 @@ class ConvEncoder(nn.Sequential):
             self.append(nn.BatchNorm1d(out))
             self.append(nn.ReLU())
 
-    def forward(self, input: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:  # noqa: A002 (nn.Sequential's name)
+    def forward(self, input: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return super().forward(input)

@@ -25,5 +25,5 @@ class MLP(nn.Sequential):
             self.append(nn.BatchNorm1d(out))
             self.append(nn.ReLU())
 
-    def forward(self, input: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:  # noqa: A002 (nn.Sequential's name)
+    def forward(self, input: Float[Tensor, "n i"]) -> Float[Tensor, "n o"]:
         return super().forward(input)

@@ -1,0 +1,117 @@
+"""Task types: what an image source asks about its pictures. A function of pictures and `rng`; it knows no data set.
+
+Each turns pictures in [-1, 1], laid out by episode, task and example, into inputs and targets (SPEC 4.4).
+"""
+
+import math
+from typing import ClassVar, Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from sbmcl.data.episodes import Kind
+
+Pictures = Float[Tensor, "b k n c h w"]
+Targets = Shaped[Tensor, "b k n *y"]
+
+
+class Task(Protocol):
+    kind: ClassVar[Kind]
+
+    def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of one x and one y, given that of a picture."""
+        ...
+
+    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, Targets | None]: ...
+
+
+class Classification:
+    """y is the class's place in the episode."""
+
+    kind: ClassVar[Kind] = "classes"
+
+    def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return picture, ()
+
+    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, Targets]:
+        b, k, n = pictures.shape[:3]
+        return pictures, torch.arange(k, device=pictures.device).view(1, k, 1).expand(b, k, n)
+
+
+class Generation:
+    """There is no y: the pictures themselves are what is learned."""
+
+    kind: ClassVar[Kind] = "generation"
+
+    def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return picture, ()
+
+    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, None]:
+        return pictures, None
+
+
+class Completion:
+    """x is the upper half of a picture, y the lower one."""
+
+    kind: ClassVar[Kind] = "image"
+
+    def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        channels, height, width = picture
+        if height % 2:
+            raise ValueError(f"only pictures of even height can be halved, but these are {height} x {width}")
+        half = (channels, height // 2, width)
+        return half, half
+
+    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, Targets]:
+        upper, lower = pictures.chunk(2, dim=-2)
+        return upper, lower
+
+
+class Rotation:
+    """x is a picture turned counter-clockwise by an angle drawn for it alone, y the cosine and sine of that angle.
+
+    With `offset` the target is that angle plus one drawn for the class and episode, so that the stream has to be learned:
+    as published the offset is added to the applied angle too, where it changes nothing (SPEC D25).
+    """
+
+    kind: ClassVar[Kind] = "angle"
+
+    def __init__(self, *, offset: bool = False):
+        self.offset = offset
+
+    def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return picture, (2,)
+
+    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, Targets]:
+        b, k, n = pictures.shape[:3]
+        angle = 2 * math.pi * torch.rand(b, k, n, generator=rng, device=rng.device).to(pictures.device)
+        turned = rotate(pictures.flatten(0, 2), angle.flatten()).view_as(pictures)
+        if self.offset:
+            angle = angle + 2 * math.pi * torch.rand(b, k, 1, generator=rng, device=rng.device).to(pictures.device)
+        return turned, torch.stack([angle.cos(), angle.sin()], dim=-1)
+
+
+def rotate(pictures: Float[Tensor, "n c h w"], angle: Float[Tensor, "n"]) -> Float[Tensor, "n c h w"]:
+    """Turn each picture counter-clockwise about its centre, nearest neighbour, with white (+1) where nothing was."""
+    cos, sin = angle.cos(), angle.sin()
+    zero = torch.zeros_like(angle)
+    back = torch.stack([torch.stack([cos, -sin, zero], -1), torch.stack([sin, cos, zero], -1)], dim=1)
+    grid = F.affine_grid(back, list(pictures.shape), align_corners=False)
+    return F.grid_sample(pictures - 1, grid, mode="nearest", padding_mode="zeros", align_corners=False) + 1
+
+
+TaskName = Literal["classification", "completion", "rotation", "rotation-offset", "generation"]
+
+
+def task_named(name: TaskName) -> Task:
+    match name:
+        case "classification":
+            return Classification()
+        case "completion":
+            return Completion()
+        case "generation":
+            return Generation()
+        case "rotation" | "rotation-offset":
+            return Rotation(offset=name == "rotation-offset")
