@@ -45,4 +45,4 @@ class Progress:
 
     def note(self, text: str) -> None:
         if self.enabled:
-            self._bar.console.print(text, highlight=False)
+            self._bar.console.print(text, highlight=False, soft_wrap=True)

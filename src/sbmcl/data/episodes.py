@@ -55,8 +55,8 @@ class EpisodeSource(Protocol):
         """`batch` episodes side by side, a function of `rng` alone, on `rng`'s device."""
         ...
 
-    def longest(self, shots: int) -> int:
-        """How many tasks an episode can have at most."""
+    def check(self, shape: EpisodeShape) -> None:
+        """A ValueError that says why, where such episodes cannot be drawn."""
         ...
 
 

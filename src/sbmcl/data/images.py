@@ -112,9 +112,6 @@ class ImageEpisodes:
     def classes(self) -> int:
         return len(self.starts) * self.orientations
 
-    def longest(self, shots: int) -> int:
-        return self.classes if shots < self.fewest else 0
-
     def check(self, shape: EpisodeShape) -> None:
         """Say before any work starts whether such episodes can be drawn at all."""
         if shape.tasks > self.classes:

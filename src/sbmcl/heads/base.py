@@ -9,6 +9,7 @@ from torch import Tensor
 
 class Head(ABC):
     metric: ClassVar[str]  # the score that tables are made of; lower is better
+    pooled_only: ClassVar[frozenset[str]] = frozenset()  # scores that mean nothing by themselves, only to `pooled`
 
     @abstractmethod
     def loss(self, prediction: Any, y: Shaped[Tensor, "b n *y"]) -> Float[Tensor, ""]:

@@ -12,6 +12,7 @@ class ClassHead(Head):
     """A prediction is `b n c` unnormalised log-probabilities over labels 0..c-1."""
 
     metric = "error"
+    pooled_only = frozenset({"confidence"})
 
     def loss(self, prediction: Float[Tensor, "b n c"], y: Int[Tensor, "b n"]) -> Float[Tensor, ""]:
         return F.cross_entropy(prediction.flatten(0, 1), y.flatten())
