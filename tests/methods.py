@@ -1,0 +1,75 @@
+"""Every method of the library, tiny, beside a source that it learns from in milliseconds.
+
+To put a method under `test_every_method.py`, add one entry to `METHODS`; nothing else is needed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from sbmcl.data.episodes import EpisodeShape, EpisodeSource
+from sbmcl.data.images import ImageEpisodes, ImageStore
+from sbmcl.data.sine import SineSource
+from sbmcl.data.tasks import TaskName, task_named
+from sbmcl.methods.base import Method
+from sbmcl.methods.conjugate import PN, ALPaCA, GeMCL
+from sbmcl.nets.mlp import MLP
+
+
+@dataclass(frozen=True)
+class Case:
+    build: Callable[[EpisodeSource], Method[Any]]
+    """A freshly initialised method for what the source draws; torch's global seed decides the weights."""
+    source: Callable[[], EpisodeSource]
+    shape: EpisodeShape = EpisodeShape(tasks=3, shots=4, queries=2)  # noqa: RUF009 (frozen)
+    noisy: bool = False
+    """Scores depend on noise even at the mode of the belief (a VAE's code, a diffusion's noise), so that only the states
+    of two runs can be compared, not their scores."""
+    fixed: tuple[str, ...] = ()
+    """Parameters that the outer loop leaves alone on purpose, by name."""
+    tolerance: float = 1e-8
+    """Relative, of two routes to one state in float64."""
+    single: float = 1e-3
+    """Relative, of float32 against float64."""
+
+
+def pictures(task: TaskName = "classification", *, channels: int = 1, size: int = 16) -> EpisodeSource:
+    """Six classes of eight random pictures around a picture of the class."""
+    rng = torch.Generator().manual_seed(0)
+    centre = torch.rand(6, 1, channels, size, size, generator=rng)
+    images = (0.7 * centre + 0.3 * torch.rand(6, 8, channels, size, size, generator=rng)).flatten(0, 1)
+    store = ImageStore("tiny", (255 * images).byte(), torch.arange(7) * 8, tuple("abcdef"))
+    return ImageEpisodes(store, task=task_named(task))
+
+
+def flat_encoder(source: EpisodeSource, out: int) -> nn.Module:
+    """The cheapest encoder of pictures or vectors that still has a batch-norm."""
+    inputs = torch.Size(source.x_shape).numel()
+    return nn.Sequential(nn.Flatten(), MLP(inputs, out, hidden=16))
+
+
+def gemcl(source: EpisodeSource, **options: Any) -> GeMCL:
+    return GeMCL(flat_encoder(source, 8), 8, shape=5.0, rate=3.0, **options)
+
+
+def pn(source: EpisodeSource, **options: Any) -> PN:
+    return PN(flat_encoder(source, 8), 8, **options)
+
+
+def alpaca(source: EpisodeSource, **options: Any) -> ALPaCA:
+    (inputs,), (out,) = source.x_shape, source.y_shape
+    return ALPaCA(MLP(inputs, 8, hidden=16, final="relu"), 8, out, **options)
+
+
+METHODS: dict[str, Case] = {
+    "gemcl": Case(gemcl, pictures),
+    "gemcl-informative-tempered": Case(partial(gemcl, count=0.5, tempered=True), pictures),
+    "pn": Case(pn, pictures),
+    "pn-informative-tempered": Case(partial(pn, precision=0.5, tempered=True), pictures),
+    "alpaca-mse": Case(alpaca, SineSource),
+    "alpaca-nll": Case(partial(alpaca, loss="nll"), SineSource),
+}
