@@ -4,7 +4,7 @@ Imports no torch at run time, so that listings and `--help` stay instant.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,7 @@ class EpisodeShape:
         return self.tasks * self.shots
 
 
+@runtime_checkable
 class EpisodeSource(Protocol):
     """Anything that episodes can be drawn from: a split of an image store, a family of functions, your own."""
 

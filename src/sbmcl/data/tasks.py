@@ -4,7 +4,7 @@ Each turns pictures in [-1, 1], laid out by episode, task and example, into inpu
 """
 
 import math
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ Pictures = Float[Tensor, "b k n c h w"]
 Targets = Shaped[Tensor, "b k n *y"]
 
 
+@runtime_checkable
 class Task(Protocol):
     kind: ClassVar[Kind]
 

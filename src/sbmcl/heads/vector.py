@@ -1,6 +1,6 @@
 """Regression of vectors and pictures: the squared error of the mean and, where there is a distribution, its likelihood."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from sbmcl.heads.base import Head
 
 
+@runtime_checkable
 class Distribution(Protocol):
     """A predictive distribution; its mean is the answer."""
 
