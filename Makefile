@@ -14,9 +14,9 @@ setup: .venv/ready ## Make .venv and install the tested versions of everything (
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "sbmcl needs Python 3.11 or newer; name one: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" >&2; exit 1; }
-	@echo "==> Installing sbmcl and the tools to work on it into .venv (once; PyTorch is most of it)"
+	@echo "==> Installing sbmcl and the tools to work on it into .venv (once; most of the time goes into fetching PyTorch)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,track]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev,track]'
 	@touch $@
 
 run: setup ## Two minutes of meta-training, then watch it learn a stream without forgetting
