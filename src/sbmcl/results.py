@@ -13,6 +13,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+TRAINING = "training"  # minutes of meta-training, score on validation (in the benchmark's own metric)
+LEARNED = "learned_by_task"  # task in order of arrival from 1, score right after it was learned
+FINAL = "final_by_task"  # task in order of arrival from 1, score at the end of the stream
+RELIABILITY = "reliability"  # mean confidence of a bin, accuracy in it
+CURVES = (TRAINING, LEARNED, FINAL, RELIABILITY)
+"""Metrics of rows that are drawn and not tabled: `curve` holds pairs of these, `value` their mean or last score."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -41,7 +48,7 @@ class Row:
     date: str
     budget: str | None = None  # what meta-training was allowed, where it was less than published
     scores: tuple[float, ...] | None = None  # of every episode, for paired comparisons
-    curve: tuple[tuple[float, float], ...] | None = None  # pairs, for what is drawn and not tabled
+    curve: tuple[tuple[float, float], ...] | None = None  # of the metrics in CURVES
 
 
 def mean_and_spread(scores: list[float]) -> dict[str, float | None]:
