@@ -130,6 +130,7 @@ def _setting(
         train_hardware=trained.train_hardware,
         commit=commit(),
         date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        budget=experiment.budget,
     )
     return tally.rows(stem, trained.method)
 

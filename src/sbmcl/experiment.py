@@ -26,6 +26,8 @@ class Experiment(Generic[D, M]):
     method: M
     training: Training = field(default_factory=Training)
     seed: int = 0
+    budget: str | None = None
+    """The time that `training.steps` were fitted to, such as 15m; None: they are as many as the recipe says."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` reads back to an equal experiment."""

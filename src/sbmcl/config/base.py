@@ -34,6 +34,7 @@ class MethodConfig(ABC):
     """The hyperparameters of a method, and how to build it for a data set."""
 
     tags: ClassVar[dict[str, type["MethodConfig"]]] = {}
+    meta_trained: ClassVar[bool] = True  # False: it starts every stream from nothing, and training.steps is 0
 
     def __init_subclass__(cls) -> None:
         MethodConfig.tags[cls.__name__] = cls

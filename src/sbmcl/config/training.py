@@ -11,7 +11,7 @@ class Training:
     """The outer loop."""
 
     steps: int = 50_000
-    """Meta-training steps."""
+    """Meta-training steps; 0 for a method that is not meta-trained."""
     episodes: int = 16
     """Episodes in a step."""
     shape: EpisodeShape = field(default_factory=EpisodeShape)
@@ -42,10 +42,10 @@ class Training:
     """Steps between checkpoints."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "episodes", "halve_every", "log_every", "validate_every", "checkpoint_every"):
+        for name in ("episodes", "halve_every", "log_every", "validate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"training.{name} counts from 1, but got {getattr(self, name)}")
-        for name in ("warmup", "weight_decay", "clip"):
+        for name in ("steps", "warmup", "weight_decay", "clip"):
             if getattr(self, name) < 0:
                 raise ValueError(f"training.{name} cannot be negative, but got {getattr(self, name)}")
         if self.lr <= 0:
