@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource
-from sbmcl.data.images import ImageEpisodes, ImageStore
+from sbmcl.data.images import ImageEpisodes
 from sbmcl.data.sine import SineSource
+from sbmcl.data.store import Store
 from sbmcl.data.tasks import TaskName, task_named
 from sbmcl.methods.base import Method
 from sbmcl.methods.conjugate import PN, ALPaCA, GeMCL
@@ -42,7 +43,7 @@ def pictures(task: TaskName = "classification", *, channels: int = 1, size: int 
     rng = torch.Generator().manual_seed(0)
     centre = torch.rand(6, 1, channels, size, size, generator=rng)
     images = (0.7 * centre + 0.3 * torch.rand(6, 8, channels, size, size, generator=rng)).flatten(0, 1)
-    store = ImageStore("tiny", (255 * images).byte(), torch.arange(7) * 8, tuple("abcdef"))
+    store = Store("tiny", (255 * images).byte(), torch.arange(7) * 8, tuple("abcdef"))
     return ImageEpisodes(store, task=task_named(task))
 
 

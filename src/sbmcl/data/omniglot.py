@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from sbmcl.data.images import ImageStore
+from sbmcl.data.store import Store, cache_folder
 
 Split = Literal["background", "evaluation"]
 SIZE = 32
@@ -22,20 +22,15 @@ URL = "https://github.com/brendenlake/omniglot/raw/master/python/"
 MD5 = {"background": "68d2efa1b9178cc56df9314c21c6e718", "evaluation": "6b91aef0f799c5bb55b94e3f2daec811"}
 
 
-def cache_folder() -> Path:
-    """Where prepared stores are kept: $SBMCL_CACHE, or the user's cache folder."""
-    return Path(os.environ.get("SBMCL_CACHE", Path.home() / ".cache" / "sbmcl"))
-
-
 def store_path(split: Split) -> Path:
-    return cache_folder() / f"omniglot-{split}-{SIZE}.safetensors"
+    return cache_folder() / f"omniglot-{split}.safetensors"
 
 
-def load(split: Split) -> ImageStore:
+def load(split: Split) -> Store:
     """The prepared store; made first if the official zips lie in $SBMCL_DATA/omniglot."""
     path = store_path(split)
     if path.exists():
-        return ImageStore.load(path)
+        return Store.load(path)
     local = Path(os.environ.get("SBMCL_DATA", "data")) / "omniglot"
     if not (local / f"images_{split}.zip").exists():
         raise FileNotFoundError(
@@ -45,7 +40,7 @@ def load(split: Split) -> ImageStore:
     return prepare(split, local)
 
 
-def prepare(split: Split, folder: Path | None = None) -> ImageStore:
+def prepare(split: Split, folder: Path | None = None) -> Store:
     """Build and keep the store of one split, from the zip in `folder` or from the official address."""
     archive = _download(split) if folder is None else folder / f"images_{split}.zip"
     if not archive.exists():
@@ -55,7 +50,7 @@ def prepare(split: Split, folder: Path | None = None) -> ImageStore:
     return store
 
 
-def read_zip(archive: Path, name: str) -> ImageStore:
+def read_zip(archive: Path, name: str) -> Store:
     """Read `.../alphabet/character/drawing.png` members; nothing is ever unpacked to disk."""
     classes: dict[str, list[np.ndarray]] = {}
     try:
@@ -70,7 +65,7 @@ def read_zip(archive: Path, name: str) -> ImageStore:
         raise ValueError(f"{archive} has no alphabet/character/*.png members, so it is not an Omniglot archive")
     counts = [len(drawings) for drawings in classes.values()]
     images = torch.from_numpy(np.stack([image for drawings in classes.values() for image in drawings]))
-    return ImageStore(name, images.unsqueeze(1), torch.tensor([0, *counts]).cumsum(0), tuple(classes))
+    return Store(name, images.unsqueeze(1), torch.tensor([0, *counts]).cumsum(0), tuple(classes))
 
 
 def _read_image(data: bytes, member: str) -> np.ndarray:
