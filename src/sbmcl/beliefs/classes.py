@@ -1,9 +1,12 @@
 """What all per-class beliefs share: a class axis that grows when a new label arrives.
 
 A per-class belief has fields of shape `b c d` (or `b c 1`): `c` classes, independent given the shared prior. A class not
-seen yet simply is the prior, so growing is padding with it and nothing has to be declared.
+seen yet simply is the prior, so growing is padding with it and nothing has to be declared. A prior worth no observation
+at all (`count` 0) is flat: it has no density, and neither has a class that nothing but it is known of.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Self
 
@@ -17,6 +20,7 @@ from sbmcl.beliefs.base import Belief
 class ClassBelief(Belief):
     """Labels are 0..c-1 in any order, with any number of examples a class."""
 
+    count: Tensor  # how many observations the knowledge of a class's mean is worth
     shift: Tensor
 
     @property
@@ -36,6 +40,12 @@ class ClassBelief(Belief):
         names = [f.name for f in fields(self) if not f.metadata.get("shared")]  # pyright: ignore[reportArgumentType]
         return replace(self, **{n: padded(n) for n in names})  # pyright: ignore[reportArgumentType]
 
+    def merge(self, other: Self, *, prior: Self) -> Self:
+        """As for every belief; the two may have met different classes, and the prior of one class is enough."""
+        classes = max(self.classes, other.classes)
+        mine, theirs, start = (belief.grow(classes, prior) for belief in (self, other, prior))
+        return mine.observe(theirs).retract(start)
+
     def predictive(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
         """log p(x | class c, everything seen), the class's parameters integrated out."""
         raise NotImplementedError
@@ -43,6 +53,21 @@ class ClassBelief(Belief):
     def plug_in(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
         """log p(x | class c) with the class's parameters at the mode of the belief."""
         raise NotImplementedError
+
+    @property
+    def count_or_one(self) -> Tensor:
+        """A count to divide by; where it is 0 the quotient is never used, but has to have a gradient."""
+        return self.count.masked_fill(self.count <= 0, 1.0)
+
+    def unless_flat(self, log_density: Float[Tensor, "b n c"]) -> Float[Tensor, "b n c"]:
+        return log_density.masked_fill((self.count <= 0).squeeze(-1).unsqueeze(1), -math.inf)
+
+    def _with(self, other: Self, operation: Callable[[Tensor, Tensor], Tensor]) -> Self:
+        if other.classes != self.classes:
+            raise ValueError(
+                f"beliefs about {self.classes} classes and {other.classes} do not add; grow both to the same number first"
+            )
+        return super()._with(other, operation)
 
 
 def class_sums(x: Float[Tensor, "b n d"], label: Int[Tensor, "b n"], classes: int) -> Float[Tensor, "b c d"]:

@@ -1,6 +1,6 @@
 """Prototypes with uncertainty: every class has an unknown mean, all share one known isotropic variance.
 
-It may know tensors only. With a flat prior (`precision` 0) the mean is the running average of Prototypical Networks.
+It may know tensors only. With a flat prior (`count` 0) the mean is the running average of Prototypical Networks.
 """
 
 import math
@@ -18,20 +18,30 @@ from sbmcl.state import shared, state
 class IsotropicGaussian(ClassBelief):
     """x | c ~ N(mu_c, s2 I) with s2 known, mu_c ~ N(m, t I)   (SPEC 2.3; Snell et al. 2017 is the flat limit).
 
-    Natural parameters: 1/t and m/t. An example adds (1/s2, x/s2).
+    Natural parameters, in units of 1/s2: k = s2/t, the number of observations that the knowledge is worth, and k m. An
+    example adds (1, x). Counting in whole observations is exact, so a class retracted to nothing is exactly the flat prior.
     """
 
-    precision: Float[Tensor, "b c 1"]  # 1/t
-    shift: Float[Tensor, "b c d"]  # m/t
+    count: Float[Tensor, "b c 1"]  # k
+    shift: Float[Tensor, "b c d"]  # k m
     variance: Float[Tensor, ""] = shared()  # s2, of the observations
+
+    @classmethod
+    def of(cls, mean: Tensor, count: Tensor, variance: Tensor) -> "IsotropicGaussian":
+        return cls(count, count * mean, variance)
 
     @property
     def mean(self) -> Float[Tensor, "b c d"]:
-        return torch.where(self.precision > 0, self.shift / self.precision.clamp_min(_TINY), 0.0)
+        return self.shift / self.count_or_one
+
+    @property
+    def precision(self) -> Float[Tensor, "b c 1"]:
+        """1/t, of the mean."""
+        return self.count / self.variance
 
     def evidence(self, x: Float[Tensor, "b n d"], label: Int[Tensor, "b n"]) -> "IsotropicGaussian":
         count, total = class_counts(x, label, self.classes), class_sums(x, label, self.classes)
-        return IsotropicGaussian(count / self.variance, total / self.variance, self.variance)
+        return IsotropicGaussian(count, total, self.variance)
 
     def mode(self) -> Float[Tensor, "b c d"]:
         return self.mean
@@ -48,18 +58,12 @@ class IsotropicGaussian(ClassBelief):
 
     def predictive(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
         """log N(x | m, (s2 + t) I); density 0 for a class never seen under a flat prior."""
-        return self._log_density(x, self.variance + 1 / self.precision)
+        return self._log_density(x, self.variance * (1 + 1 / self.count_or_one))
 
     def plug_in(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
-        return self._log_density(x, self.variance.expand_as(self.precision))
+        return self._log_density(x, self.variance.expand_as(self.count))
 
     def _log_density(self, x: Float[Tensor, "b n d"], variance: Float[Tensor, "b c 1"]) -> Float[Tensor, "b n c"]:
-        flat = (self.precision <= 0).squeeze(-1).unsqueeze(1)
-        variance = variance.squeeze(-1).unsqueeze(1).masked_fill(flat, 1.0)
-        mean = self.mean
+        variance, mean = variance.squeeze(-1).unsqueeze(1), self.mean
         distance = x.square().sum(-1, keepdim=True) - 2 * x @ mean.mT + mean.square().sum(-1).unsqueeze(1)
-        density = -0.5 * (distance / variance + x.shape[-1] * (2 * math.pi * variance).log())
-        return density.masked_fill(flat, -math.inf)
-
-
-_TINY = torch.finfo(torch.float32).tiny
+        return self.unless_flat(-0.5 * (distance / variance + x.shape[-1] * (2 * math.pi * variance).log()))

@@ -33,7 +33,7 @@ class NormalGamma(ClassBelief):
 
     @property
     def mean(self) -> Float[Tensor, "b c d"]:
-        return torch.where(self.count > 0, self.shift / self.count.clamp_min(_TINY), 0.0)
+        return self.shift / self.count_or_one
 
     @property
     def rate(self) -> Float[Tensor, "b c d"]:
@@ -69,21 +69,15 @@ class NormalGamma(ClassBelief):
 
         log p(x) = lgamma(a+1/2) - lgamma(a) - 1/2 log(2 pi w) - (a+1/2) log(1 + (x-m)^2 / (2w)),   w = b (1 + 1/k)
         """
-        a, width = self.shape, self.rate * (1 + 1 / self.count)
+        a, width = self.shape, self.rate * (1 + 1 / self.count_or_one)
         constant = (a + 0.5).lgamma() - a.lgamma() - 0.5 * (2 * math.pi * width).log()
         distance = (x.unsqueeze(2) - self.mean.unsqueeze(1)).square()
         tails = (a + 0.5).squeeze(-1).unsqueeze(1) * torch.log1p(distance / (2 * width).unsqueeze(1)).sum(-1)
-        return self._unless_flat(constant.sum(-1).unsqueeze(1) - tails)
+        return self.unless_flat(constant.sum(-1).unsqueeze(1) - tails)
 
     def plug_in(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
         """Gaussian with mean m and precision (a - 1/2)/b; the squares are expanded into matrix products."""
         mean, precision = self.mode()
         quadratic = x.square() @ precision.mT - 2 * x @ (precision * mean).mT
         constant = (precision * mean.square() - precision.log() + math.log(2 * math.pi)).sum(-1)
-        return self._unless_flat(-0.5 * (quadratic + constant.unsqueeze(1)))
-
-    def _unless_flat(self, log_density: Float[Tensor, "b n c"]) -> Float[Tensor, "b n c"]:
-        return log_density.masked_fill((self.count <= 0).squeeze(-1).unsqueeze(1), -math.inf)
-
-
-_TINY = torch.finfo(torch.float32).tiny
+        return self.unless_flat(-0.5 * (quadratic + constant.unsqueeze(1)))

@@ -119,9 +119,10 @@ class PN(ClassConjugate[IsotropicGaussian]):
 
     def prior(self, batch: int) -> IsotropicGaussian:
         one = torch.ones(batch, 1, 1, dtype=self.dtype, device=self.device)
-        precision = 0 * one if self.log_precision is None else self.log_precision.exp() * one
         zeros = torch.zeros(batch, 1, self.dim, dtype=self.dtype, device=self.device)
-        return IsotropicGaussian(precision, zeros, self.log_variance.exp())
+        variance = self.log_variance.exp()
+        count = 0 * one if self.log_precision is None else variance * self.log_precision.exp() * one
+        return IsotropicGaussian.of(zeros, count, variance)
 
 
 class ALPaCA(Method[MatrixNormal]):
