@@ -1,7 +1,9 @@
-"""The convolutional encoder that every image benchmark shares (SPEC 3.1). It knows images, not episodes."""
+"""The convolutional encoder and decoder that the image benchmarks share (SPEC 3.1). They know images, not episodes."""
 
+from itertools import pairwise
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -26,3 +28,32 @@ class ConvEncoder(nn.Sequential):
 
     def forward(self, input: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return super().forward(input)
+
+
+class ConvDecoder(nn.Module):
+    """One linear layer makes a small map; doubling and a 3x3 convolution, four times over, make a picture of it."""
+
+    def __init__(self, inputs: int, channels: int, height: int, width: int, final: Literal["none", "tanh"] = "none"):
+        super().__init__()
+        if height % 16 or width % 16:
+            raise ValueError(
+                f"the decoder draws pictures whose sides are multiples of 16, but these are {height} x {width}"
+            )
+        widths = CHANNELS[3::-1]
+        self.small = (height // 16, width // 16, widths[0])
+        units = torch.Size(self.small).numel()
+        self.seed = nn.Sequential(nn.Linear(inputs, units, bias=False), nn.BatchNorm1d(units), nn.ReLU())
+        self.grow = nn.Sequential()
+        for c_in, c_out in pairwise(widths):
+            self.grow.append(nn.Upsample(scale_factor=2))
+            self.grow.append(nn.Conv2d(c_in, c_out, 3, padding=1, bias=False))
+            self.grow.append(nn.BatchNorm2d(c_out))
+            self.grow.append(nn.ReLU())
+        self.grow.append(nn.Upsample(scale_factor=2))
+        self.grow.append(nn.Conv2d(widths[-1], channels, 3, padding=1, bias=False))
+        if final == "tanh":
+            self.grow.append(nn.Tanh())
+
+    def forward(self, input: Float[Tensor, "n d"]) -> Float[Tensor, "n c h w"]:
+        small = self.seed(input).unflatten(1, self.small)
+        return self.grow(small.permute(0, 3, 1, 2))  # channels last in memory, as convolutions like it
