@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sbmcl.config.sgd import head as head_for
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource
 from sbmcl.data.images import ImageEpisodes
 from sbmcl.data.sine import SineSource
@@ -18,6 +19,7 @@ from sbmcl.data.store import Store
 from sbmcl.data.tasks import TaskName, task_named
 from sbmcl.methods.base import Method
 from sbmcl.methods.conjugate import PN, ALPaCA, GeMCL
+from sbmcl.methods.sgd import FromScratch, Offline, Online
 from sbmcl.nets.mlp import MLP
 
 
@@ -32,6 +34,8 @@ class Case:
     of two runs can be compared, not their scores."""
     fixed: tuple[str, ...] = ()
     """Parameters that the outer loop leaves alone on purpose, by name."""
+    meta_trained: bool = True
+    """Whether there is an outer loop at all."""
     tolerance: float = 1e-8
     """Relative, of two routes to one state in float64."""
     single: float = 1e-3
@@ -66,6 +70,19 @@ def alpaca(source: EpisodeSource, **options: Any) -> ALPaCA:
     return ALPaCA(MLP(inputs, 8, hidden=16, final="relu"), 8, out, **options)
 
 
+def from_scratch(method: type[FromScratch[Any]], source: EpisodeSource, **options: Any) -> FromScratch[Any]:
+    head, inputs = head_for(source), torch.Size(source.x_shape).numel()
+    classes = 7 if source.kind == "classes" else 0
+
+    def build() -> nn.Module:
+        answer = nn.Unflatten(-1, source.y_shape) if source.y_shape else nn.Identity()
+        out = classes or torch.Size(source.y_shape).numel()
+        return nn.Sequential(nn.Flatten(), MLP(inputs, 16, hidden=16, final="relu"), MLP(16, out, hidden=16), answer)
+
+    shapes = source.x_shape, source.y_shape
+    return method(build, head, *shapes, lr=1e-4, halve_every=2, classes=classes, **options)
+
+
 METHODS: dict[str, Case] = {
     "gemcl": Case(gemcl, pictures),
     "gemcl-informative-tempered": Case(partial(gemcl, count=0.5, tempered=True), pictures),
@@ -73,4 +90,12 @@ METHODS: dict[str, Case] = {
     "pn-informative-tempered": Case(partial(pn, precision=0.5, tempered=True), pictures),
     "alpaca-mse": Case(alpaca, SineSource),
     "alpaca-nll": Case(partial(alpaca, loss="nll"), SineSource),
+    "online-classes": Case(partial(from_scratch, Online, batch=2), pictures, meta_trained=False),
+    "online-vector": Case(partial(from_scratch, Online, batch=5), SineSource, meta_trained=False),
+    "online-angle": Case(partial(from_scratch, Online, batch=2), partial(pictures, "rotation"), meta_trained=False),
+    "online-image": Case(partial(from_scratch, Online, batch=2), partial(pictures, "completion"), meta_trained=False),
+    "offline-classes": Case(partial(from_scratch, Offline, batch=4, steps=5), pictures, noisy=True, meta_trained=False),
+    "offline-vector": Case(
+        partial(from_scratch, Offline, batch=4, steps=5), SineSource, noisy=True, meta_trained=False
+    ),
 }

@@ -6,6 +6,20 @@ One file mirrors one file of `methods` or `data`. Nothing here imports torch unt
 from sbmcl.config.base import DataConfig, MethodConfig, Split
 from sbmcl.config.conjugate import PN, ALPaCA, GeMCL
 from sbmcl.config.data import DATA, Omniglot, Sine
+from sbmcl.config.sgd import Offline, Online
 from sbmcl.config.training import Training
 
-__all__ = ["DATA", "PN", "ALPaCA", "DataConfig", "GeMCL", "MethodConfig", "Omniglot", "Sine", "Split", "Training"]
+__all__ = [
+    "DATA",
+    "PN",
+    "ALPaCA",
+    "DataConfig",
+    "GeMCL",
+    "MethodConfig",
+    "Offline",
+    "Omniglot",
+    "Online",
+    "Sine",
+    "Split",
+    "Training",
+]

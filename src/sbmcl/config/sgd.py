@@ -1,0 +1,124 @@
+"""Hyperparameters of the learners that start every stream from scratch: Offline and Online."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sbmcl.config.base import MethodConfig
+from sbmcl.data.episodes import EpisodeSource
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sbmcl.heads import Head
+    from sbmcl.methods.base import Method
+
+
+@dataclass(frozen=True)
+class FromScratch(MethodConfig):
+    """What both have: the network of the benchmark without any z, and Adam."""
+
+    meta_trained: ClassVar[bool] = False
+    default_episodes: ClassVar[int] = 20
+
+    width: int = 512
+    """Units of every hidden layer."""
+    classes: int = 500
+    """Outputs of a classifier; those of classes not met yet are left out of its answers."""
+    lr: float = 1e-4
+    """Learning rate of Adam."""
+    halve_every: int = 2_000
+    """Steps after which the learning rate is halved, again and again."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "classes", "halve_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"method.{name} counts from 1, but got {getattr(self, name)}")
+        if self.lr <= 0:
+            raise ValueError(f"method.lr must be positive, but got {self.lr}")
+
+    def options(self, source: EpisodeSource) -> dict[str, Any]:
+        """What either method is built with."""
+        return {
+            "build": partial(network, source, self.width, self.classes),
+            "head": head(source),
+            "x_shape": source.x_shape,
+            "y_shape": source.y_shape,
+            "lr": self.lr,
+            "halve_every": self.halve_every,
+            "classes": self.classes if source.kind == "classes" else 0,
+        }
+
+
+@dataclass(frozen=True)
+class Online(FromScratch):
+    """One pass over the stream, a step of Adam for every few consecutive examples."""
+
+    batch: int = 2
+    """Examples of a step; batch-norm needs at least 2."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batch(self.batch)
+
+    def build(self, source: EpisodeSource) -> "Method[Any]":
+        from sbmcl.methods.sgd import Online as Build
+
+        return Build(**self.options(source), batch=self.batch)
+
+
+@dataclass(frozen=True)
+class Offline(FromScratch):
+    """Every example is kept, and a network trained on all of them when it is asked."""
+
+    batch: int = 16
+    """Examples of a step, drawn with replacement; batch-norm needs at least 2."""
+    steps: int = 10_000
+    """Steps of Adam, however long the stream."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batch(self.batch)
+        if self.steps < 1:
+            raise ValueError(f"method.steps counts from 1, but got {self.steps}")
+
+    def build(self, source: EpisodeSource) -> "Method[Any]":
+        from sbmcl.methods.sgd import Offline as Build
+
+        return Build(**self.options(source), batch=self.batch, steps=self.steps)
+
+
+def network(source: EpisodeSource, width: int, classes: int) -> "nn.Module":
+    """An encoder of x and two layers on top; for pictures a decoder after them (SPEC 3.2, column Std)."""
+    from torch import nn
+
+    from sbmcl.nets.conv import ConvDecoder, ConvEncoder
+    from sbmcl.nets.mlp import MLP
+
+    if len(source.x_shape) == 1:
+        encoder = MLP(source.x_shape[0], width, hidden=width, final="relu")
+    else:
+        channels, height, breadth = source.x_shape
+        encoder = ConvEncoder(channels, height, breadth, width, "relu")
+    match source.kind:
+        case "classes":
+            return nn.Sequential(encoder, MLP(width, classes, hidden=width))
+        case "vector" | "angle":
+            return nn.Sequential(encoder, MLP(width, source.y_shape[0], hidden=width))
+        case "image":
+            channels, height, breadth = source.y_shape
+            decoder = ConvDecoder(width, channels, height, breadth, "tanh")
+            return nn.Sequential(encoder, MLP(width, width, hidden=width, final="relu"), decoder)
+        case "generation":
+            raise ValueError("learning from scratch answers questions about x, but this data set has nothing to answer")
+
+
+def head(source: EpisodeSource) -> "Head":
+    from sbmcl.heads import AngleHead, ClassHead, VectorHead
+
+    return {"classes": ClassHead, "angle": AngleHead}.get(source.kind, VectorHead)()
+
+
+def _check_batch(batch: int) -> None:
+    if batch < 2:
+        raise ValueError(f"method.batch is at least 2, since batch-norm has to compare examples, but got {batch}")
