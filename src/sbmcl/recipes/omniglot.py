@@ -28,7 +28,7 @@ def omniglot_gemcl_robust() -> Experiment[Omniglot, GeMCL]:
     Paper: 0.008
     """
     data = Omniglot(degrees=12.0, shear=12.0, scale=0.15, shift=0.06)
-    training = Training(steps=7_000, episodes=4, lr=1e-3, schedule="cosine", warmup=100, weight_decay=0.01, ema=0.998)
+    training = Training(steps=4_500, episodes=4, lr=2e-3, schedule="cosine", warmup=100, weight_decay=0.01, ema=0.998)
     method = GeMCL(tempered=True)
     return Experiment("omniglot-gemcl-robust", "omniglot/classification", "sbmcl", data, method, training)
 

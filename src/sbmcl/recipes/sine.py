@@ -22,11 +22,11 @@ def sine_alpaca_quick() -> Experiment[Sine, ALPaCA]:
 
 
 def sine_alpaca_deep() -> Experiment[Sine, ALPaCA]:
-    """ALPaCA with a deeper and wider encoder on the same belief, trained on the exact predictive likelihood.
+    """ALPaCA with a deeper and wider encoder on the same belief.
 
     Paper: 0.0011
     """
-    method = ALPaCA(hidden=1024, depth=4, loss="nll")
+    method = ALPaCA(hidden=1024, depth=4)
     training = Training(steps=6_000, lr=1e-3, schedule="cosine", warmup=200, clip=1.0, precision="bf16")
     return Experiment("sine-alpaca-deep", "sine/regression", "sbmcl", Sine(), method, training)
 
