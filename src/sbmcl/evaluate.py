@@ -53,7 +53,7 @@ def load(path: Path, device: torch.device, which: Which | None = None) -> Traine
     assert source is not None, "only a validation split may be switched off"
     method = experiment.method.build(source).to(device)
     step = folder.load_weights(method, which)
-    method.bf16 = use_bf16(experiment.training.precision, method)
+    method.bf16 = use_bf16(experiment.training.precision, method, device)
     seconds = max((entry["seconds"] for entry in folder.read_log() if "seconds" in entry), default=0.0)
     return Trained(experiment, method.eval(), step, seconds, folder.environment()["hardware"], device)
 

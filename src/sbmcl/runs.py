@@ -3,6 +3,7 @@
     config.json        the whole experiment              log.jsonl          losses and validation scores
     environment.json   versions, hardware, commit        checkpoint.pt      trainer state, for --resume
     last.safetensors   the newest weights                best.safetensors   the best on validation, if there is one
+    tensorboard/       the log for TensorBoard, where that is installed
 
 Files are replaced atomically. Weights are safetensors with a JSON header; the trainer's state loads with `weights_only`, so
 nothing in a run folder can execute code.
@@ -35,16 +36,20 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, experiment: Experiment[Any, Any], device: torch.device) -> "RunFolder":
-        if (path / "config.json").exists():
-            raise FileExistsError(
-                f"{path} already holds a run. Add --resume to go on with it, or --run NEW_FOLDER to start another; "
-                f"nothing is ever overwritten."
-            )
+        cls.refuse_used(path)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         write_atomically(path / "config.json", _pretty(experiment.to_json()))
         write_atomically(path / "environment.json", _pretty(environment(device)))
         return folder
+
+    @staticmethod
+    def refuse_used(path: Path) -> None:
+        if (path / "config.json").exists():
+            raise FileExistsError(
+                f"{path} already holds a run. Add --resume to go on with it, or --run NEW_FOLDER to start another; "
+                f"nothing is ever overwritten."
+            )
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -74,6 +79,11 @@ class RunFolder:
         """Drop what was logged after the checkpoint that a run resumes from; those steps will be done again."""
         kept = [json.dumps(entry) + "\n" for entry in self.read_log() if entry["step"] <= step]
         write_atomically(self.path / "log.jsonl", "".join(kept).encode())
+
+    def sweep(self) -> None:
+        """Clear away the halves of files that a kill left behind."""
+        for part in self.path.glob("*.part"):
+            part.unlink(missing_ok=True)
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         part = self.path / f"checkpoint.{os.getpid()}.part"

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from sbmcl.data.episodes import EpisodeSource, rng_for
-from sbmcl.episode import Episode
 from sbmcl.experiment import Experiment, Training
 from sbmcl.methods.base import Method
 from sbmcl.progress import Progress
@@ -71,53 +70,97 @@ def train(
     experiment: Experiment[Any, Any], folder: RunFolder, device: torch.device, *, show: bool = True
 ) -> Method[Any]:
     """Meta-train from the folder's last checkpoint, or from the start, to the end; returns the weights to evaluate."""
-    training, seed = experiment.training, experiment.seed
+    training = experiment.training
     source, validation = experiment.data.source("train", device), experiment.data.source("validation")
     assert source is not None, "only a validation split may be switched off"
+    if training.steps == 0:
+        method = new_method(experiment, source, device)
+        folder.save_weights("last", method, 0)
+        return method
     learner = new_learner(experiment, source, device)
     if (saved := folder.load_checkpoint(device)) is not None:
         learner.restore(saved)
         folder.rewind_log(learner.step)
+    if learner.step >= training.steps:
+        return learner.evaluated
 
+    folder.sweep()
     began, meter = time.perf_counter() - learner.seconds, Meter()
-    with Progress(training.steps, learner.step, enabled=show) as progress, stop_signals() as stop:
+    with (
+        Progress(training.steps, learner.step, enabled=show) as progress,
+        log_of(folder, learner.step) as log,
+        stop_signals() as stop,
+    ):
         while learner.step < training.steps:
-            episode = source.draw(training.shape, training.episodes, rng_for(seed, "train", learner.step, device))
-            meter.add(one_step(learner, training, episode, rng_for(seed, "method", learner.step, device)))
-            learner.step += 1
+            meter.add(one_step(learner, experiment, source, device))
             learner.seconds = time.perf_counter() - began
-            last = stop.asked or learner.step == training.steps
+            finished = learner.step == training.steps
 
-            def due(every: int, last: bool = last) -> bool:
-                return last or learner.step % every == 0
+            def due(every: int, finished: bool = finished) -> bool:
+                return finished or learner.step % every == 0
 
-            if due(training.log_every) or due(training.checkpoint_every):
+            checkpoint = stop.asked or due(training.checkpoint_every)
+            if checkpoint or due(training.log_every):
                 means = meter.means()
-                if not math.isfinite(means["loss"]):
+                if not math.isfinite(means["loss"]) or (checkpoint and not is_finite(learner.method)):
                     raise Diverged(_divergence(folder, learner.step))
                 lr = learning_rate(training, learner.step - 1)
-                folder.log(step=learner.step, seconds=learner.seconds, lr=lr, **means)
+                log(step=learner.step, seconds=learner.seconds, lr=lr, **means)
                 progress.update(learner.step, training.episodes, means)
             if validation and due(training.validate_every):
                 score = validate(learner.evaluated, validation, training, device)
-                folder.log(step=learner.step, validation=score)
+                log(step=learner.step, validation=score)
                 progress.note(f"step {learner.step:,}: validation {learner.method.head.metric} {score:.5f}")
                 if score < learner.best:
                     learner.best = score
                     folder.save_weights("best", learner.evaluated, learner.step)
-            if due(training.checkpoint_every):
+            if checkpoint:
                 folder.save_checkpoint(learner.state())
                 folder.save_weights("last", learner.evaluated, learner.step)
-            if stop.asked:
+            if stop.asked and not finished:
                 raise Interrupted(f"stopped at step {learner.step:,}; go on with: sbmcl train {folder.path} --resume")
     return learner.evaluated
 
 
-def new_learner(experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device) -> Learner:
+def steps_within(
+    experiment: Experiment[Any, Any], seconds: float, device: torch.device, *, measured_for: float = 5.0
+) -> int:
+    """How many steps, with the validations between them, fit into a time at the pace of a throw-away learner here."""
     training = experiment.training
+    source, validation = experiment.data.source("train", device), experiment.data.source("validation")
+    assert source is not None, "only a validation split may be switched off"
+    learner = new_learner(experiment, source, device)
+
+    def seconds_of(work: Callable[[], object]) -> float:
+        began = time.perf_counter()
+        work()
+        is_finite(learner.method)  # waits for the device
+        return time.perf_counter() - began
+
+    def step() -> None:
+        one_step(learner, experiment, source, device)
+
+    for _ in range(3):  # the first ones choose kernels and fill caches
+        seconds_of(step)
+    paces = [seconds_of(step)]
+    while sum(paces) < measured_for and len(paces) < 50:
+        paces.append(seconds_of(step))
+    check = seconds_of(lambda: validate(learner.method, validation, training, device)) if validation else 0.0
+    pace = sum(paces) / len(paces) + check / training.validate_every
+    return max(1, int((seconds - check) / pace))
+
+
+def new_method(experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device) -> Method[Any]:
+    """As it is before the first step; the seed decides its weights."""
     torch.manual_seed(experiment.seed)
     method = experiment.method.build(source).to(device)
-    method.bf16 = use_bf16(training.precision, method)
+    method.bf16 = use_bf16(experiment.training.precision, method, device)
+    return method
+
+
+def new_learner(experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device) -> Learner:
+    training = experiment.training
+    method = new_method(experiment, source, device)
     average = None
     if training.ema:
         average = AveragedModel(method, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
@@ -128,8 +171,13 @@ def new_learner(experiment: Experiment[Any, Any], source: EpisodeSource, device:
     return Learner(method, optimizer, average)
 
 
-def one_step(learner: Learner, training: Training, episode: Episode, rng: torch.Generator) -> dict[str, Tensor]:
-    method = learner.method.train()
+def one_step(
+    learner: Learner, experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device
+) -> dict[str, Tensor]:
+    """Draw, learn and be asked, then improve the networks: step and seed decide everything."""
+    training, method = experiment.training, learner.method.train()
+    episode = source.draw(training.shape, training.episodes, rng_for(experiment.seed, "train", learner.step, device))
+    rng = rng_for(experiment.seed, "method", learner.step, device)
     torch.manual_seed(rng.initial_seed())  # dropout takes no generator
     for group in learner.optimizer.param_groups:
         group["lr"] = learning_rate(training, learner.step)
@@ -141,6 +189,7 @@ def one_step(learner: Learner, training: Training, episode: Episode, rng: torch.
     learner.optimizer.step()
     if learner.average is not None:
         learner.average.update_parameters(method)
+    learner.step += 1
     return {"loss": losses.total.detach(), **losses.parts}
 
 
@@ -167,12 +216,11 @@ def validate(method: Method[Any], source: EpisodeSource, training: Training, dev
     return torch.stack(scores).mean().item()
 
 
-def use_bf16(precision: str, method: nn.Module) -> bool:
+def use_bf16(precision: str, method: nn.Module, device: torch.device) -> bool:
     """bfloat16 pays for convolutions, on hardware that multiplies it; small linear layers gain nothing."""
     if precision != "auto":
         return precision == "bf16"
-    on_cpu = next(method.parameters()).device.type == "cpu"
-    supported = torch.cpu._is_avx512_bf16_supported() if on_cpu else True
+    supported = torch.cpu._is_avx512_bf16_supported() if device.type == "cpu" else True
     return supported and any(isinstance(module, nn.Conv2d) for module in method.modules())
 
 
@@ -191,6 +239,30 @@ class Meter:
         means = {name: value.item() / self.steps for name, value in self.sums.items()}
         self.sums, self.steps = {}, 0
         return means
+
+
+@torch.no_grad()
+def is_finite(method: nn.Module) -> bool:
+    """Whether every weight is a number: a gradient can overflow where the loss did not."""
+    return bool(torch.stack([weight.isfinite().all() for weight in method.parameters()]).all())
+
+
+@contextmanager
+def log_of(folder: RunFolder, step: int) -> Iterator[Callable[..., None]]:
+    """What is logged goes into the folder's log.jsonl and, where TensorBoard is installed, into its events."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        yield folder.log
+        return
+
+    def log(step: int, **values: float) -> None:
+        folder.log(step=step, **values)
+        for name, value in values.items():
+            writer.add_scalar(name, value, step)
+
+    with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step + 1) as writer:
+        yield log
 
 
 class StopSignals:

@@ -1,0 +1,69 @@
+"""`sbmcl completion`: what a shell needs to complete verbs, recipes and options."""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from sbmcl.cli.train import Options
+from sbmcl.recipes import ALL
+
+SCRIPT = """\
+_sbmcl() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" first="${{COMP_WORDS[1]}}" second="" words=""
+  if (( COMP_CWORD > 1 )); then second="${{COMP_WORDS[2]}}"; fi
+  case "$COMP_CWORD $first $second" in
+{cases}
+  esac
+  COMPREPLY=( $(compgen -W "$words" -- "$word") $(compgen -f -- "$word") )
+}}
+complete -o filenames -F _sbmcl sbmcl
+"""
+FOR_ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def completion(shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional], /) -> None:
+    """Print what makes a shell complete verbs, recipes and options.
+
+    In the start-up file of the shell: eval "$(sbmcl completion bash)"
+
+    Args:
+        shell: bash or zsh.
+    """
+    from sbmcl.cli.app import VERBS
+
+    print((FOR_ZSH if shell == "zsh" else "") + SCRIPT.format(cases="\n".join(cases(VERBS))), end="")
+
+
+def cases(verbs: dict[str, Any]) -> list[str]:
+    """Branches of the script: a pattern of the word's place and the first two words, and what may stand there."""
+    found = [case('"1 "*', verbs)]
+    for name, verb in verbs.items():
+        if isinstance(verb, dict):
+            found.append(case(f'"2 {name} "*', verb))
+            found += [case(f'*" {name} {inner}"', options(function)) for inner, function in verb.items()]
+        elif name == "train":
+            found += [case('"2 train "*', ALL), case('*" train "*', train_options())]
+        else:
+            found.append(case(f'*" {name} "*', [*options(verb), *(ALL if name == "recipes" else ())]))
+    return found
+
+
+def case(pattern: str, words: Iterable[str]) -> str:
+    return f"    {pattern}) words={' '.join(words)!r} ;;"
+
+
+def options(function: Callable[..., Any]) -> list[str]:
+    parser = tyro.extras.get_parser(function)
+    return [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+
+
+def train_options() -> list[str]:
+    """Of all recipes together."""
+    configs = {(type(e.data), type(e.method)): e for e in (recipe() for recipe in ALL.values())}
+    found: dict[str, None] = {}
+    for (data, method), experiment in configs.items():
+        kind = Options[data, method]  # pyright: ignore[reportInvalidTypeArguments]
+        parser = tyro.extras.get_parser(kind, default=Options.of(experiment))
+        found |= {flag: None for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+    return list(found)
