@@ -179,6 +179,7 @@ def one_step(
     episode = source.draw(training.shape, training.episodes, rng_for(experiment.seed, "train", learner.step, device))
     rng = rng_for(experiment.seed, "method", learner.step, device)
     torch.manual_seed(rng.initial_seed())  # dropout takes no generator
+    method.meta_step = learner.step
     for group in learner.optimizer.param_groups:
         group["lr"] = learning_rate(training, learner.step)
     losses = method.meta_loss(episode, rng=rng)

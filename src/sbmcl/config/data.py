@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sbmcl.config.base import DataConfig, Split
-from sbmcl.data.episodes import EpisodeSource
+from sbmcl.data.episodes import EpisodeSource, TaskName
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ class Omniglot(DataConfig):
 
     name: ClassVar[str] = "omniglot"
 
-    task: Literal["classification", "completion", "rotation", "rotation-offset", "generation"] = "classification"
+    task: TaskName = "classification"
     """What is asked about the pictures."""
     validation: float = 0.1
     """Share of meta-train characters held out for choosing between models; 0 trains on all of them, as published."""

@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from sbmcl.episode import Episode
 
 
-Kind = Literal["classes", "vector", "image", "angle", "generation"]
-"""What is asked for: a label, a vector, a picture, an angle (as cosine and sine), or nothing but the input itself."""
+Kind = Literal["classes", "vector", "image", "angle", "generation", "binary"]
+"""What is asked for: a label, a vector, a picture, an angle (as cosine and sine), or nothing but the input itself, which is a
+picture or (`binary`) one of pixels -1 and 1."""
+
+TaskName = Literal[
+    "classification", "completion", "rotation", "rotation-offset", "generation", "generation-16", "binarised"
+]
+"""What can be asked about pictures; `tasks` says how."""
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ Each turns pictures in [-1, 1], laid out by episode, task and example, into inpu
 """
 
 import math
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from sbmcl.data.episodes import Kind
+from sbmcl.data.episodes import Kind, TaskName
 
 Pictures = Float[Tensor, "b k n c h w"]
 Targets = Shaped[Tensor, "b k n *y"]
@@ -42,15 +42,39 @@ class Classification:
 
 
 class Generation:
-    """There is no y: the pictures themselves are what is learned."""
+    """There is no y: the pictures themselves are what is learned, averaged down to `size` pixels a side if that is given."""
 
     kind: ClassVar[Kind] = "generation"
 
+    def __init__(self, size: int | None = None):
+        self.size = size
+
     def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return picture, ()
+        if self.size is None:
+            return picture, ()
+        channels, height, width = picture
+        if height != width or height % self.size:
+            raise ValueError(f"pictures of {height} x {width} cannot be averaged down to {self.size} x {self.size}")
+        return (channels, self.size, self.size), ()
 
     def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, None]:
-        return pictures, None
+        if self.size is None:
+            return pictures, None
+        small = F.avg_pool2d(pictures.flatten(0, 2), pictures.shape[-1] // self.size)
+        return small.unflatten(0, pictures.shape[:3]), None
+
+
+class Binarised(Generation):
+    """As `Generation`, of pixels that are -1 or 1: each is white by chance, the lighter the likelier.
+
+    A pixel p in [-1, 1] is white with probability max(0, p), so all that is darker than mid-grey is ink.
+    """
+
+    kind: ClassVar[Kind] = "binary"
+
+    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, None]:
+        chance = torch.rand(pictures.shape, generator=rng, device=rng.device).to(pictures.device)
+        return 2.0 * (chance < pictures) - 1.0, None
 
 
 class Completion:
@@ -103,16 +127,15 @@ def rotate(pictures: Float[Tensor, "n c h w"], angle: Float[Tensor, "n"]) -> Flo
     return F.grid_sample(pictures - 1, grid, mode="nearest", padding_mode="zeros", align_corners=False) + 1
 
 
-TaskName = Literal["classification", "completion", "rotation", "rotation-offset", "generation"]
-
-
 def task_named(name: TaskName) -> Task:
     match name:
         case "classification":
             return Classification()
         case "completion":
             return Completion()
-        case "generation":
-            return Generation()
+        case "generation" | "generation-16":
+            return Generation(16 if name == "generation-16" else None)
+        case "binarised":
+            return Binarised()
         case "rotation" | "rotation-offset":
             return Rotation(offset=name == "rotation-offset")

@@ -16,6 +16,9 @@ class AngleHead(Head):
 
     metric = "angle"
 
+    def nats(self, y: Float[Tensor, "b n 2"]) -> float:
+        return 1.0
+
     def loss(self, prediction: Float[Tensor, "b n 2"], y: Float[Tensor, "b n 2"]) -> Float[Tensor, ""]:
         return self.scores(prediction, y)["angle"].mean()
 

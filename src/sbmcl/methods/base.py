@@ -5,18 +5,22 @@ and the command line need no change. Every method obeys one law: `learn(learn(s,
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from sbmcl.episode import Episode, Examples
 from sbmcl.heads.base import Head
-from sbmcl.state import state
+from sbmcl.state import map_tensors, state
 
 S = TypeVar("S")
+
+PIECE = 1_000  # examples that a frozen network sees at once
 
 
 @state
@@ -30,6 +34,7 @@ class Losses:
 class Method(nn.Module, ABC, Generic[S]):
     head: Head
     bf16 = False  # whether networks (never beliefs) run in bfloat16; training and evaluation set it
+    meta_step: int | None = None  # of the outer loop, which sets it, for losses that are warmed up; None: none is
 
     @abstractmethod
     def init(self, batch: int, *, rng: torch.Generator | None = None) -> S:
@@ -58,18 +63,28 @@ class Method(nn.Module, ABC, Generic[S]):
         """Predict and judge: one number a query and score, the head's `metric` among them."""
         return self.head.scores(self.predict(state, queries.x, rng=rng, at_mode=at_mode), queries.targets)
 
+    def plain_descent(self) -> list[dict[str, Any]]:
+        """Parameter groups, as `torch.optim.SGD` takes them, that the outer loop moves by plain gradient descent at a constant
+        rate of their own; all other parameters are Adam's."""
+        return []
+
     def novelty(self, state: S, x: Float[Tensor, "b n *x"]) -> Float[Tensor, "b n"] | None:
         """How unlike everything learned a query is (higher is more novel), where the method can tell."""
         return None
 
-    def run(self, network: nn.Module, x: Float[Tensor, "b n *x"]) -> Float[Tensor, "b n *y"]:
-        """A network over the examples of all episodes at once, in bf16 and channels-last where that was asked for."""
-        flat = x.flatten(0, 1)
-        if flat.dim() == 4:
-            flat = flat.contiguous(memory_format=torch.channels_last)
-        with self._autocast(x.device.type):
-            out = network(flat)
-        return out.to(x.dtype).unflatten(0, x.shape[:2])
+    def run(self, network: Callable[..., Any], *inputs: Shaped[Tensor, "b n *x"]) -> Any:
+        """A network over the examples of all episodes at once, in bf16 and channels-last where that was asked for.
+
+        Returns what the network does, tensors or trees of them, laid out by episode and in the precision of the first
+        input. When frozen it takes the examples in pieces, so that memory does not grow with their number.
+        """
+        first = inputs[0]
+        flat = [_channels_last(x.flatten(0, 1)) for x in inputs]
+        size = max(1, len(flat[0])) if self.training or torch.is_grad_enabled() else PIECE
+        with self._autocast(first.device.type):
+            outputs = [network(*piece) for piece in zip(*(x.split(size) for x in flat), strict=True)]
+        whole = outputs[0] if len(outputs) == 1 else pytree.tree_map(lambda *parts: torch.cat(parts), *outputs)
+        return map_tensors(lambda t: t.to(first.dtype).unflatten(0, first.shape[:2]), whole)
 
     def _autocast(self, device: str) -> AbstractContextManager[Any]:
         return torch.autocast(device, torch.bfloat16, enabled=self.bf16)
@@ -81,3 +96,8 @@ class Method(nn.Module, ABC, Generic[S]):
     @property
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Pictures laid out in memory as convolutions like them; anything else as it is."""
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
