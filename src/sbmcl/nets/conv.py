@@ -11,9 +11,21 @@ CHANNELS = (32, 64, 128, 256, 256)
 
 
 class ConvEncoder(nn.Sequential):
-    """Five 3x3 convolutions (stride 1, then 2), each with batch-norm and ReLU, then one linear layer."""
+    """Five 3x3 convolutions (stride 1, then 2), each with batch-norm and ReLU, then one linear layer.
 
-    def __init__(self, channels: int, height: int, width: int, out: int, final: Literal["none", "relu"] = "none"):
+    With `out` as many as the flattened maps have values, `bare` leaves the linear layer out.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        height: int,
+        width: int,
+        out: int,
+        final: Literal["none", "relu"] = "none",
+        *,
+        bare: bool = False,
+    ):
         super().__init__()
         inputs = (channels, *CHANNELS[:-1])
         for i, (c_in, c_out) in enumerate(zip(inputs, CHANNELS, strict=True)):
@@ -21,7 +33,9 @@ class ConvEncoder(nn.Sequential):
             self.append(nn.BatchNorm2d(c_out))
             self.append(nn.ReLU())
         self.append(nn.Flatten())
-        self.append(nn.Linear(CHANNELS[-1] * -(-height // 16) * -(-width // 16), out))
+        values = CHANNELS[-1] * -(-height // 16) * -(-width // 16)
+        if not (bare and out == values):
+            self.append(nn.Linear(values, out))
         if final == "relu":
             self.append(nn.BatchNorm1d(out))
             self.append(nn.ReLU())
