@@ -39,6 +39,7 @@ class Learner:
     method: Method[Any]
     optimizer: torch.optim.Optimizer
     average: AveragedModel | None
+    descent: torch.optim.SGD | None = None  # of the method's `plain_descent`; it remembers nothing
     step: int = 0
     seconds: float = 0.0
     best: float = math.inf
@@ -167,8 +168,11 @@ def new_learner(experiment: Experiment[Any, Any], source: EpisodeSource, device:
     if training.compile:
         for network in method.children():
             network.compile()
-    optimizer = torch.optim.AdamW(method.parameters(), training.lr, weight_decay=training.weight_decay, fused=True)
-    return Learner(method, optimizer, average)
+    groups = method.plain_descent()
+    apart = {id(weight) for group in groups for weight in group["params"]}
+    weights = [weight for weight in method.parameters() if id(weight) not in apart]
+    optimizer = torch.optim.AdamW(weights, training.lr, weight_decay=training.weight_decay, fused=True)
+    return Learner(method, optimizer, average, torch.optim.SGD(groups) if groups else None)
 
 
 def one_step(
@@ -183,11 +187,13 @@ def one_step(
     for group in learner.optimizer.param_groups:
         group["lr"] = learning_rate(training, learner.step)
     losses = method.meta_loss(episode, rng=rng)
-    learner.optimizer.zero_grad()
+    method.zero_grad()
     losses.total.backward()
     if training.clip:
-        nn.utils.clip_grad_norm_(method.parameters(), training.clip)
+        nn.utils.clip_grad_norm_(learner.optimizer.param_groups[0]["params"], training.clip)
     learner.optimizer.step()
+    if learner.descent is not None:
+        learner.descent.step()
     if learner.average is not None:
         learner.average.update_parameters(method)
     learner.step += 1
