@@ -1,0 +1,198 @@
+"""Fast weights: layers that take one step of gradient descent after every example, in their exact dual form.
+
+It knows vectors, losses and how to differentiate through the whole stream of steps; no episodes and no labels. `b` learners
+stand side by side, each with a stream of its own. A model of fast layers is any function that calls `layer(k, x)` for its
+k-th layer: fixed parts, such as a decoder, go before, between and after, and errors pass through them.
+
+A step on one example changes a linear layer by a matrix of rank one, so the layer after `t` examples is
+
+    W_t x + b_t = W_0 x + b_0 - rate * sum_{i<t} delta_i (<a_i, x> + 1)
+
+with a_i its input and delta_i the gradient of the loss with respect to its output at example i. Keeping these two vectors in
+place of a matrix for each learner and step makes the steps products of small matrices with the shared W_0, and the memory
+that of the stream itself. The weights themselves are one product at the end: W_T = W_0 - rate * sum_t delta_t a_t^T.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from sbmcl.state import map_tensors, state
+
+Layer = Callable[[int, Tensor], Tensor]
+"""`layer(k, x)` is the output `b n o` of fast layer `k`, as it is at this moment, for the inputs `b n i`."""
+
+Loss = Callable[[Layer, Tensor, Any], Tensor]
+"""`loss(layer, x, target)` is the loss of one example `x` (`b 1 i`) of each learner, summed over the learners.
+
+It calls each fast layer once, layer 0 on `x` itself. It has to be differentiable twice and to give the same whenever it is
+called: the backward pass calls it again, so noise comes in through `target` and batch-norms stand still.
+"""
+
+
+@state
+class FastWeights:
+    """Of one layer: the same for all learners (`o i`), or each learner's own (`b o i`)."""
+
+    weight: Float[Tensor, "*b o i"]
+    bias: Float[Tensor, "*b o"]
+
+    def __call__(self, x: Float[Tensor, "b n i"]) -> Float[Tensor, "b n o"]:
+        return x @ self.weight.mT + self.bias.unsqueeze(-2)
+
+    def for_each(self, batch: int) -> "FastWeights":
+        """From the same for all learners to each learner's own."""
+        return FastWeights(self.weight.expand(batch, -1, -1), self.bias.expand(batch, -1))
+
+    def redrawn(self, rng: torch.Generator) -> "FastWeights":
+        """New random weights as a FastMLP starts with."""
+        weight, bias = torch.empty_like(self.weight), torch.zeros_like(self.bias)
+        return FastWeights(nn.init.xavier_normal_(weight, generator=rng), bias)
+
+
+@state
+class Steps:
+    """What a layer has learned since its weights were last written down: its inputs and the errors at its outputs."""
+
+    inputs: Float[Tensor, "b t i"]
+    errors: Float[Tensor, "b t o"]
+
+    def until(self, t: int) -> "Steps":
+        return Steps(self.inputs[:, :t], self.errors[:, :t])
+
+    def collapse(self, start: FastWeights, rate: Tensor) -> FastWeights:
+        """The weights after these steps."""
+        return FastWeights(
+            start.weight - rate * self.errors.mT @ self.inputs, start.bias - rate * self.errors.sum(dim=1)
+        )
+
+
+class FastMLP(nn.Module):
+    """The initial weights of Linear, ReLU, Linear: Xavier-normal, biases zero (SPEC 3.1)."""
+
+    def __init__(self, inputs: int, out: int, *, hidden: int = 512):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(inputs, hidden), nn.Linear(hidden, out)])
+        for layer in self.linears:
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    @property
+    def linears(self) -> list[nn.Linear]:
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
+    @property
+    def last(self) -> nn.Linear:
+        return self.linears[-1]
+
+    def start(self) -> tuple[FastWeights, ...]:
+        return tuple(FastWeights(layer.weight, layer.bias) for layer in self.linears)
+
+    def through(self, layer: Layer, x: Float[Tensor, "b n i"]) -> Float[Tensor, "b n o"]:
+        return layer(1, layer(0, x).relu())
+
+
+def descend(
+    loss: Loss,
+    start: Sequence[FastWeights],
+    rate: Float[Tensor, ""],
+    x: Float[Tensor, "b t i"],
+    target: Any,
+    fixed: Sequence[nn.Parameter] = (),
+) -> list[Steps]:
+    """One step of gradient descent on each example of `x` in turn, in all layers at once.
+
+    `target` is any tree of tensors `b t ...` and a constant. Gradients flow to `start`, `rate`, `x` and to `fixed`: the
+    parameters of whatever stands between or after the layers in `loss`. The first layer's inputs are all known beforehand,
+    so its part of the work is done for the whole stream at once.
+    """
+    known = start[0](x)
+    gram = x @ x.mT + 1
+    later = [part for weights in start[1:] for part in (weights.weight, weights.bias)]
+    first, *rest = _Descent.apply(loss, target, len(fixed), known, gram, rate, *later, *fixed)  # pyright: ignore
+    return [Steps(x, first), *(Steps(a, delta) for a, delta in zip(rest[::2], rest[1::2], strict=True))]
+
+
+class _Descent(torch.autograd.Function):
+    """The recursion over examples. Nothing but its results is kept for the backward pass, which repeats each step, last
+    one first, and differentiates it: what an error changes in later steps has been collected when its own step's turn comes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, loss: Loss, target: Any, fixed: int, *given: Tensor) -> tuple[Tensor, ...]:
+        known, gram, rate, *rest = given
+        later, parameters = rest[: len(rest) - fixed], rest[len(rest) - fixed :]
+        batch, length, _ = known.shape
+        kept = [torch.empty_like(known)]
+        for weight in later[::2]:
+            out, inputs = weight.shape[-2:]
+            kept += [known.new_empty(batch, length, inputs), known.new_empty(batch, length, out)]
+        for t in range(length):
+            past = [part[:, :t] for part in kept]
+            now = known[:, t : t + 1], gram[:, t : t + 1, :t], rate, *later
+            for part, new in zip(kept, _step(loss, _at(target, t), now, past, differentiable=False), strict=True):
+                part[:, t : t + 1] = new
+        ctx.save_for_backward(known, gram, rate, *later, *kept)
+        ctx.loss, ctx.target, ctx.parameters = loss, target, parameters
+        return tuple(kept)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        known, gram, rate, *saved = ctx.saved_tensors
+        later, kept = saved[: len(saved) - len(grads)], saved[len(saved) - len(grads) :]
+        grads = tuple(grad.clone() for grad in grads)
+        to_known, to_gram = torch.empty_like(known), torch.zeros_like(gram)
+        shared = _leaves([rate, *later])
+        sums = [torch.zeros_like(part) for part in (*shared, *ctx.parameters)]
+        for t in reversed(range(known.shape[1])):
+            own = _leaves([known[:, t : t + 1], gram[:, t : t + 1, :t]])
+            past = _leaves([part[:, :t] for part in kept])
+            new = _step(ctx.loss, _at(ctx.target, t), (*own, *shared), past, differentiable=True)
+            found = torch.autograd.grad(
+                new,
+                (*own, *past, *shared, *ctx.parameters),
+                [grad[:, t : t + 1] for grad in grads],
+                materialize_grads=True,
+            )
+            to_known[:, t : t + 1], to_gram[:, t : t + 1, :t] = found[:2]
+            for total, part in zip((*(grad[:, :t] for grad in grads), *sums), found[2:], strict=True):
+                total += part
+        return None, None, None, to_known, to_gram, *sums
+
+
+@torch.enable_grad()
+def _step(
+    loss: Loss, target: Any, now: Sequence[Tensor], past: Sequence[Tensor], *, differentiable: bool
+) -> tuple[Tensor, ...]:
+    """What one example adds to what is kept: the first layer's error, then every later layer's input and error."""
+    known, gram, rate, *later = now
+    inputs: dict[int, Tensor] = {}
+    outputs: dict[int, Tensor] = {}
+
+    def layer(k: int, x: Tensor) -> Tensor:
+        if k == 0:
+            out = torch.baddbmm(known, -rate * gram, past[0])
+            out = out if out.requires_grad else out.requires_grad_()
+        else:
+            weight, bias, a, delta = *later[2 * k - 2 : 2 * k], *past[2 * k - 1 : 2 * k + 1]
+            out = torch.baddbmm(FastWeights(weight, bias)(x), -rate * (x @ a.mT + 1), delta)
+        inputs[k], outputs[k] = x, out
+        return out
+
+    total = loss(layer, known, target)
+    places = range(len(later) // 2 + 1)
+    errors = torch.autograd.grad(total, [outputs[k] for k in places], create_graph=differentiable)
+    return errors[0], *(part for k in places[1:] for part in (inputs[k], errors[k]))
+
+
+def _leaves(parts: Sequence[Tensor]) -> list[Tensor]:
+    return [part.detach().requires_grad_() for part in parts]
+
+
+def _at(tree: Any, t: int) -> Any:
+    return map_tensors(lambda part: part[:, t : t + 1], tree)

@@ -1,0 +1,275 @@
+"""OML against the plain loop it stands for: fast weights of every episode changed one example at a time by torch.func.
+
+The loop knows nothing of the dual form: it holds matrices, takes `grad` of the loss by all of them, and lets autograd go
+through every step.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+
+from sbmcl.data.episodes import rng_for
+from sbmcl.episode import Episode, Examples
+from sbmcl.heads import AngleHead, ClassHead, Head, VectorHead
+from sbmcl.methods.oml import BLOCK, OML, FastState, OMLReptile
+from sbmcl.nets.fast import FastMLP, FastWeights
+from sbmcl.nets.mlp import MLP
+
+DIM, OUT, SHAPE = 6, 5, (2, 9, 4)  # of the codes, of the answers; episodes, stream, queries
+
+Weights = dict[str, Tensor]
+
+
+def one_error(head: Head, prediction: Tensor, y: Tensor) -> Tensor:
+    """Of a single example, written out."""
+    if isinstance(head, ClassHead):
+        return prediction.exp().sum().log() - prediction[y]
+    if isinstance(head, AngleHead):
+        return 1 - (prediction @ y) / prediction.norm().clamp_min(0.1)
+    return (prediction - y).square().mean()
+
+
+def plain(method: OML, episode: Episode, codes: Tensor | None = None, *, last: Weights | None = None) -> Tensor:
+    """The queries' loss; `codes` are those of a classifier, `last` a last layer that replaces the method's own."""
+    first, second = method.fast.linears
+    net = nn.Sequential(first, nn.ReLU(), second)
+    start = dict(net.named_parameters()) | (last or {})
+    decoder = method.decoder or nn.Identity()
+    rate = method.log_rate.exp()
+
+    def loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+        return one_error(method.head, decoder(functional_call(net, weights, (x,))), y)
+
+    def of_episode(x: Tensor, y: Tensor, asked: Tensor, right: Tensor) -> Tensor:
+        weights = start
+        for t in range(len(x)):
+            slope = grad(loss)(weights, x[t], y[t])
+            weights = {name: weights[name] - rate * slope[name] for name in weights}
+        return torch.stack([loss(weights, x, y) for x, y in zip(asked, right, strict=True)]).mean()
+
+    seen, query = episode.stream, episode.query
+    x = method.encoder(torch.cat([seen.x, query.x], dim=1).flatten(0, 1)).unflatten(0, (episode.size, -1))
+    known, asked = x.split([len(seen), len(query)], dim=1)
+    y, right = seen.targets, query.targets
+    if codes is not None:
+        y, right = codes.gather(1, y), codes.gather(1, right)
+    return torch.stack([of_episode(*parts) for parts in zip(known, y, asked, right, strict=True)]).mean()
+
+
+def drawn(head: Head, dtype: torch.dtype) -> Episode:
+    rng = torch.Generator().manual_seed(1)
+    b, stream, queries = SHAPE
+
+    def part(n: int) -> Examples:
+        x = torch.randn(b, n, 4, generator=rng).to(dtype)
+        if isinstance(head, ClassHead):
+            y = torch.randint(3, (b, n), generator=rng)
+        else:
+            y = torch.randn(b, n, 2 if isinstance(head, AngleHead) else OUT, generator=rng).to(dtype)
+            y = F.normalize(y, dim=-1) if isinstance(head, AngleHead) else y
+        return Examples(x, y, torch.zeros(b, n, dtype=torch.long))
+
+    return Episode(part(stream), part(queries))
+
+
+CASES: dict[str, Callable[[], tuple[Head, int, dict[str, Any]]]] = {
+    "vector": lambda: (VectorHead(), OUT, {}),
+    "angle": lambda: (AngleHead(), 2, {}),
+    "classes": lambda: (ClassHead(), 7, {"classes": 7}),
+    "through a decoder": lambda: (
+        VectorHead(),
+        3,
+        {"decoder": nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, OUT))},
+    ),
+}
+
+
+def built(case: str, dtype: torch.dtype, kind: type[OML] = OML, **more: Any) -> OML:
+    torch.manual_seed(0)
+    head, out, options = CASES[case]()
+    encoder = MLP(4, DIM, hidden=8)
+    method = kind(encoder, FastMLP(DIM, out, hidden=10), head, rate=0.3, **options, **more)
+    for linear in method.fast.linears:
+        nn.init.normal_(linear.bias, std=0.3)  # zero biases would hide what becomes of them
+    return method.to(dtype).train()
+
+
+def slopes(loss: Tensor, method: nn.Module) -> dict[str, Tensor]:
+    names, weights = zip(*((n, w) for n, w in method.named_parameters() if w.requires_grad), strict=True)
+    return dict(zip(names, torch.autograd.grad(loss, weights, allow_unused=True), strict=True))
+
+
+def off(one: Tensor, other: Tensor) -> float:
+    """How far apart, relative to the largest number."""
+    return ((one.double() - other.double()).abs().max() / other.double().abs().max()).item()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+def test_the_dual_form_is_the_plain_loop(case: str, dtype: torch.dtype, tolerance: float) -> None:
+    """The loss and its gradient by every parameter, through every step."""
+    method = built(case, dtype)
+    episode = drawn(method.head, dtype)
+    codes = method._start(SHAPE[0], rng_for(0, "method", 0)).codes
+    mine = method.meta_loss(episode, rng=rng_for(0, "method", 0)).total
+    theirs = plain(method, episode, codes)
+    assert off(mine, theirs) < tolerance
+    found, right = slopes(mine, method), slopes(theirs, method)
+    assert set(found) == set(right)
+    for name, slope in right.items():
+        assert slope.abs().max() > 1e-6, f"{name} matters"
+        assert off(found[name], slope) < tolerance, name
+
+
+def test_the_steps_matter_to_the_gradient() -> None:
+    """What the test above compares would be easy otherwise: without second order every gradient is another one."""
+    method = built("vector", torch.float64)
+    episode = drawn(method.head, torch.float64)
+    exact = slopes(method.meta_loss(episode).total, method)
+    start, x = method._start(2, None), method.run(method.encoder, torch.cat([episode.stream.x, episode.query.x], 1))
+    with torch.no_grad():
+        steps = method._steps(start, x[:, : len(episode.stream)], episode.stream.targets)
+    prediction = method._predict(method._collapsed(start, steps), x[:, len(episode.stream) :])
+    first_order = slopes(method.head.loss(prediction, episode.query.targets), method)
+    assert all(off(first_order[name], exact[name]) > 1e-2 for name in exact)
+
+
+@torch.no_grad()
+def test_streaming_in_blocks_is_the_plain_loop_and_keeps_a_fixed_size() -> None:
+    method = built("vector", torch.float64).eval()
+    rng = torch.Generator().manual_seed(1)
+    n = 2 * BLOCK + 3
+    x, y = (torch.randn(2, n, size, generator=rng, dtype=torch.float64) for size in (4, OUT))
+    stream = Examples(x, y, torch.zeros(2, n, dtype=torch.long))
+    end = method.learn(method.init(2), stream)
+    short = method.learn(method.init(2), stream[:1])
+    assert [layer.weight.shape for layer in end.layers] == [layer.weight.shape for layer in short.layers]
+    with torch.enable_grad():
+        right = plain(method, Episode(stream, stream[:4]))
+    mine = method.head.loss(method.predict(end, stream[:4].x), stream[:4].targets)
+    assert off(mine, right) < 1e-10
+
+
+def test_a_prediction_scores_the_whole_vocabulary_in_the_order_of_the_labels() -> None:
+    method = built("classes", torch.float64).eval()
+    episode = drawn(method.head, torch.float64)
+    state = method.learn(method.init(2, rng=rng_for(0, "method", 0)), episode.stream)
+    assert state.codes is not None
+    prediction = method.predict(state, episode.query.x)
+    assert prediction.shape == (2, SHAPE[2], 7)
+    x = method.run(method.encoder, episode.query.x)
+    raw = method.answer(lambda k, x: state.layers[k](x), x)
+    for b in range(2):
+        for label, code in enumerate(state.codes[b].tolist()):
+            assert torch.equal(prediction[b, :, label], raw[b, :, code])
+    unused = replace(state, layers=(state.layers[0], _certain(state.layers[1], state.codes[:, 5])))
+    assert method.score(unused, episode.query)["error"].eq(1).all(), "an unused code is a wrong answer"
+
+
+def _certain(layer: FastWeights, code: Tensor) -> FastWeights:
+    return replace(layer, bias=layer.bias.scatter(1, code.unsqueeze(-1), 1e6))
+
+
+def test_streams_get_codes_of_their_own_and_unknown_labels_are_refused() -> None:
+    method = built("classes", torch.float64).eval()
+    state = method.init(2, rng=rng_for(0, "method", 0))
+    assert state.codes is not None
+    assert not torch.equal(state.codes[0], state.codes[1])
+    many = Examples(torch.zeros(2, 1, 4), torch.full((2, 1), 7), torch.zeros(2, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="vocabulary of 8 codes"):
+        method.learn(state, replace(many, x=many.x.double()))
+
+
+def test_a_redrawn_head_is_random_in_every_stream_and_is_not_trained() -> None:
+    method = built("classes", torch.float64, redraw=True)
+    episode = drawn(method.head, torch.float64)
+
+    def start(index: int) -> FastState:
+        return method._start(2, rng_for(0, "method", index))
+
+    one, other = start(0), start(1)
+    assert torch.equal(one.layers[0].weight, method.fast.linears[0].weight)
+    assert not torch.equal(one.layers[1].weight, other.layers[1].weight)
+    assert one.codes is not None
+    assert torch.equal(one.codes[0], torch.arange(7)), "labels are their own outputs, as published"
+    loss = method.meta_loss(episode, rng=rng_for(0, "method", 0)).total
+    last = {"2.weight": one.layers[1].weight, "2.bias": one.layers[1].bias}
+    theirs = plain(method, episode, one.codes, last=last)
+    assert off(loss, theirs) < 1e-10
+    found, right = slopes(loss, method), slopes(theirs, method)
+    assert "fast.layers.1.weight" not in found
+    assert all(off(found[name], right[name]) < 1e-10 for name in right)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reptile_moves_the_start_to_the_mean_of_the_ends(case: str) -> None:
+    method = built(case, torch.float64, OMLReptile, pull=0.25)
+    episode, rng = drawn(method.head, torch.float64), rng_for(0, "method", 0)
+    with torch.no_grad():
+        _, end = method._asked_after(episode, rng)
+    before = [weight.detach().clone() for weight in method.fast.parameters()]
+    descent = torch.optim.SGD(method.plain_descent())
+    method.meta_loss(episode, rng=rng_for(0, "method", 0)).total.backward()
+    descent.step()
+    ends = [part.mean(0) for layer in end.layers for part in (layer.weight, layer.bias)]
+    for now, was, to in zip(method.fast.parameters(), before, ends, strict=True):
+        assert not torch.allclose(was, to)
+        torch.testing.assert_close(now.detach(), was + 0.25 * (to - was), rtol=0, atol=1e-12)
+
+
+def test_reptiles_encoder_sees_the_queries_alone_and_its_rate_learns() -> None:
+    method = built("vector", torch.float64, OMLReptile).eval()  # in training, batch-norm would mix stream and queries
+    episode = drawn(method.head, torch.float64)
+    losses = method.meta_loss(episode)
+    found = slopes(losses.total, method)
+    state = method.learn(method.init(2), episode.stream)
+    prediction = method.predict(
+        replace(state, layers=tuple(FastWeights(w.weight.detach(), w.bias.detach()) for w in state.layers)),
+        episode.query.x,
+    )
+    right = slopes(method.head.loss(prediction, episode.query.targets), method)
+    encoder = [name for name in found if name.startswith("encoder")]
+    assert all(off(found[name], right[name]) < 1e-10 for name in encoder)
+    assert off(losses.total, method.head.loss(prediction, episode.query.targets)) < 1e-12, "the pull adds no value"
+
+    def loss_at(log_rate: float) -> Tensor:
+        """The steps as they were, walked with another rate."""
+        start = method._start(2, None)
+        steps = method._steps(start, method.run(method.encoder, episode.stream.x), episode.stream.targets)
+        other = built("vector", torch.float64, OMLReptile).eval()
+        nn.init.constant_(other.log_rate, log_rate)
+        end = other._collapsed(start, steps)
+        return method.head.loss(method.predict(end, episode.query.x), episode.query.targets)
+
+    with torch.no_grad():
+        here, small = method.log_rate.item(), 1e-5
+        slope = (loss_at(here + small) - loss_at(here - small)) / (2 * small)
+    torch.testing.assert_close(found["log_rate"], slope, rtol=1e-6, atol=1e-9)
+
+
+def test_training_lowers_the_loss() -> None:
+    """One episode, learned by heart and asked for what was learned."""
+    for kind, options in ((OML, {}), (OMLReptile, {"pull": 0.5})):
+        method = built("vector", torch.float32, kind, **options)
+        episode = drawn(method.head, torch.float32)
+        episode = Episode(episode.stream, episode.stream)
+        own = {id(w) for group in method.plain_descent() for w in group["params"]}
+        steps: list[torch.optim.Optimizer] = [
+            torch.optim.Adam([w for w in method.parameters() if id(w) not in own], 3e-2)
+        ]
+        steps += [torch.optim.SGD(method.plain_descent())] if own else []
+        losses = []
+        for _ in range(15):
+            loss = method.meta_loss(episode).total
+            method.zero_grad()
+            loss.backward()
+            for step in steps:
+                step.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.9 * losses[0], kind
