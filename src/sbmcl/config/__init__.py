@@ -5,17 +5,26 @@ One file mirrors one file of `methods` or `data`. Nothing here imports torch unt
 
 from sbmcl.config.base import DataConfig, MethodConfig, Split
 from sbmcl.config.conjugate import PN, ALPaCA, GeMCL
-from sbmcl.config.data import DATA, Omniglot, Sine
+from sbmcl.config.data import DATA, Glyphs, Omniglot, Sine
+from sbmcl.config.latent import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE
+from sbmcl.config.oml import OML, OMLReptile
 from sbmcl.config.sgd import Offline, Online
 from sbmcl.config.training import Training
 
 __all__ = [
     "DATA",
+    "OML",
     "PN",
     "ALPaCA",
     "DataConfig",
     "GeMCL",
+    "Glyphs",
+    "LatentCompletion",
+    "LatentDDPM",
+    "LatentRotation",
+    "LatentVAE",
     "MethodConfig",
+    "OMLReptile",
     "Offline",
     "Omniglot",
     "Online",

@@ -1,10 +1,11 @@
 """The data sets an experiment can name, and how their classes are split."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sbmcl.config.base import DataConfig, Split
 from sbmcl.data.episodes import EpisodeSource, TaskName
+from sbmcl.data.hand import Hand
 
 if TYPE_CHECKING:
     import torch
@@ -23,13 +24,39 @@ class Sine(DataConfig):
 
 
 @dataclass(frozen=True)
-class Omniglot(DataConfig):
+class PictureData(DataConfig):
+    """Classes of pictures, about which several things can be asked."""
+
+    task: TaskName = "classification"
+    """What is asked about the pictures."""
+
+
+@dataclass(frozen=True)
+class Glyphs(PictureData):
+    """Endless drawn characters: every class a random program of pen strokes, every example drawn by a noisy hand."""
+
+    name: ClassVar[str] = "glyphs"
+
+    classes: int = 1 << 40
+    """Meta-train characters; fewer shows what a lack of classes costs."""
+    hand: Hand = field(default_factory=Hand)
+    """How unlike two drawings of one character are."""
+
+    def source(self, split: Split, device: "torch.device | str" = "cpu") -> EpisodeSource:
+        from sbmcl.data.glyphs import EVERY, GlyphSource
+        from sbmcl.data.tasks import task_named
+
+        family = ("train", "validation", "test").index(split)
+        classes = self.classes if split == "train" else EVERY
+        return GlyphSource(family=family, classes=classes, hand=self.hand, task=task_named(self.task))
+
+
+@dataclass(frozen=True)
+class Omniglot(PictureData):
     """Omniglot characters: meta-train on the background alphabets, meta-test on the evaluation alphabets."""
 
     name: ClassVar[str] = "omniglot"
 
-    task: TaskName = "classification"
-    """What is asked about the pictures."""
     validation: float = 0.1
     """Share of meta-train characters held out for choosing between models; 0 trains on all of them, as published."""
     orientations: Literal[1, 8] = 8
@@ -67,4 +94,4 @@ class Omniglot(DataConfig):
         )
 
 
-DATA: dict[str, type[DataConfig]] = {data.name: data for data in (Sine, Omniglot)}
+DATA: dict[str, type[DataConfig]] = {data.name: data for data in (Sine, Glyphs, Omniglot)}
