@@ -11,15 +11,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from sbmcl.config import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE
 from sbmcl.config.sgd import head as head_for
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource
 from sbmcl.data.images import ImageEpisodes
 from sbmcl.data.sine import SineSource
 from sbmcl.data.store import Store
 from sbmcl.data.tasks import TaskName, task_named
+from sbmcl.heads import VectorHead
 from sbmcl.methods.base import Method
 from sbmcl.methods.conjugate import PN, ALPaCA, GeMCL
+from sbmcl.methods.latent import Latent
+from sbmcl.methods.oml import OML, OMLReptile
 from sbmcl.methods.sgd import FromScratch, Offline, Online
+from sbmcl.nets.fast import FastMLP
+from sbmcl.nets.joined import Joined
 from sbmcl.nets.mlp import MLP
 
 
@@ -83,6 +89,18 @@ def from_scratch(method: type[FromScratch[Any]], source: EpisodeSource, **option
     return method(build, head, *shapes, lr=1e-4, halve_every=2, classes=classes, **options)
 
 
+def latent(source: EpisodeSource, **options: Any) -> Latent:
+    (inputs,), (out,) = source.x_shape, source.y_shape
+    learner, model = Joined(MLP(inputs + out, 8, hidden=16)), Joined(MLP(inputs + 4, out, hidden=16))
+    return Latent(learner, model, VectorHead(), 4, samples=2, **options)
+
+
+def oml(kind: type[OML], source: EpisodeSource, **options: Any) -> OML:
+    classes = 7 if source.kind == "classes" else 0
+    fast = FastMLP(8, classes or source.y_shape[0], hidden=10)
+    return kind(flat_encoder(source, 8), fast, head_for(source), rate=0.3, classes=classes, **options)
+
+
 METHODS: dict[str, Case] = {
     "gemcl": Case(gemcl, pictures),
     "gemcl-informative-tempered": Case(partial(gemcl, count=0.5, tempered=True), pictures),
@@ -100,4 +118,20 @@ METHODS: dict[str, Case] = {
     "offline-vector": Case(
         partial(from_scratch, Offline, batch=4, steps=5), SineSource, noisy=True, meta_trained=False
     ),
+    "latent-vector": Case(latent, SineSource),
+    "latent-vector-published-kl": Case(partial(latent, published_kl=True), SineSource),
+    "latent-completion": Case(LatentCompletion(width=8).build, partial(pictures, "completion", size=32)),
+    "latent-rotation": Case(LatentRotation(width=8).build, partial(pictures, "rotation")),
+    "latent-vae": Case(LatentVAE(width=8, draws=2).build, partial(pictures, "binarised"), noisy=True),
+    "latent-ddpm": Case(
+        LatentDDPM(base=8, levels=2, groups=4, steps=50).build, partial(pictures, "generation"), noisy=True
+    ),
+    "oml-classes": Case(partial(oml, OML), pictures),
+    "oml-classes-redrawn": Case(
+        partial(oml, OML, redraw=True), pictures, fixed=("fast.layers.1.weight", "fast.layers.1.bias")
+    ),
+    "oml-vector": Case(partial(oml, OML), SineSource),
+    "oml-angle": Case(partial(oml, OML), partial(pictures, "rotation")),
+    "oml-reptile-classes": Case(partial(oml, OMLReptile), pictures),
+    "oml-reptile-vector": Case(partial(oml, OMLReptile), SineSource),
 }

@@ -72,7 +72,7 @@ class Method(nn.Module, ABC, Generic[S]):
         """How unlike everything learned a query is (higher is more novel), where the method can tell."""
         return None
 
-    def run(self, network: Callable[..., Any], *inputs: Shaped[Tensor, "b n *x"]) -> Any:
+    def run(self, network: Callable[..., Any], *inputs: Shaped[Tensor, "b n ..."]) -> Any:
         """A network over the examples of all episodes at once, in bf16 and channels-last where that was asked for.
 
         Returns what the network does, tensors or trees of them, laid out by episode and in the precision of the first

@@ -88,9 +88,9 @@ class UNet(nn.Module):
         return Descent(h, skips, time)
 
     def ascend(
-        self, h: Float[Tensor, "n c h w"], skips: list[Tensor], time: Float[Tensor, "n e"]
-    ) -> Float[Tensor, "n c h w"]:
-        left = list(skips)
+        self, bottom: Float[Tensor, "n c h w"], skips: list[Tensor], time: Float[Tensor, "n e"]
+    ) -> Float[Tensor, "n o p q"]:
+        h, left = bottom, list(skips)
         for blocks, larger in zip(self.up, self.larger, strict=True):
             for block in cast(nn.ModuleList, blocks):
                 h = block(torch.cat([h, left.pop()], 1), time)
