@@ -1,7 +1,6 @@
 """OML against the plain loop it stands for: fast weights of every episode changed one example at a time by torch.func.
 
-The loop knows nothing of the dual form: it holds matrices, takes `grad` of the loss by all of them, and lets autograd go
-through every step.
+That loop is in `plain_loop.py` and knows nothing of the dual form; autograd goes through every one of its steps.
 """
 
 from collections.abc import Callable
@@ -12,8 +11,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import vmap
 
+from plain_loop import Weights, final_weights, outputs
 from sbmcl.data.episodes import rng_for
 from sbmcl.episode import Episode, Examples
 from sbmcl.heads import AngleHead, ClassHead, Head, VectorHead
@@ -23,13 +23,11 @@ from sbmcl.nets.mlp import MLP
 
 DIM, OUT, SHAPE = 6, 5, (2, 9, 4)  # of the codes, of the answers; episodes, stream, queries
 
-Weights = dict[str, Tensor]
-
 
 def one_error(head: Head, prediction: Tensor, y: Tensor) -> Tensor:
     """Of a single example, written out."""
     if isinstance(head, ClassHead):
-        return prediction.exp().sum().log() - prediction[y]
+        return prediction.exp().sum().log() - prediction.gather(0, y.unsqueeze(0)).squeeze(0)
     if isinstance(head, AngleHead):
         return 1 - (prediction @ y) / prediction.norm().clamp_min(0.1)
     return (prediction - y).square().mean()
@@ -37,21 +35,11 @@ def one_error(head: Head, prediction: Tensor, y: Tensor) -> Tensor:
 
 def plain(method: OML, episode: Episode, codes: Tensor | None = None, *, last: Weights | None = None) -> Tensor:
     """The queries' loss; `codes` are those of a classifier, `last` a last layer that replaces the method's own."""
-    first, second = method.fast.linears
-    net = nn.Sequential(first, nn.ReLU(), second)
-    start = dict(net.named_parameters()) | (last or {})
+    net = nn.Sequential(method.fast.linears[0], nn.ReLU(), method.fast.linears[1])
     decoder = method.decoder or nn.Identity()
-    rate = method.log_rate.exp()
 
-    def loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
-        return one_error(method.head, decoder(functional_call(net, weights, (x,))), y)
-
-    def of_episode(x: Tensor, y: Tensor, asked: Tensor, right: Tensor) -> Tensor:
-        weights = start
-        for t in range(len(x)):
-            slope = grad(loss)(weights, x[t], y[t])
-            weights = {name: weights[name] - rate * slope[name] for name in weights}
-        return torch.stack([loss(weights, x, y) for x, y in zip(asked, right, strict=True)]).mean()
+    def loss(output: Tensor, y: Tensor) -> Tensor:
+        return one_error(method.head, decoder(output), y)
 
     seen, query = episode.stream, episode.query
     x = method.encoder(torch.cat([seen.x, query.x], dim=1).flatten(0, 1)).unflatten(0, (episode.size, -1))
@@ -59,7 +47,9 @@ def plain(method: OML, episode: Episode, codes: Tensor | None = None, *, last: W
     y, right = seen.targets, query.targets
     if codes is not None:
         y, right = codes.gather(1, y), codes.gather(1, right)
-    return torch.stack([of_episode(*parts) for parts in zip(known, y, asked, right, strict=True)]).mean()
+    start = dict(net.named_parameters()) | (last or {})
+    found = outputs(net, final_weights(net, method.log_rate.exp(), known, y, loss, start), asked)
+    return vmap(vmap(loss))(found, right).mean()
 
 
 def drawn(head: Head, dtype: torch.dtype) -> Episode:
