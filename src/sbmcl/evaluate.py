@@ -1,14 +1,14 @@
 """Evaluation: trained networks in, rows of results out. It names no method and no data set.
 
-Episode `i` of a setting is a function of the setting and `i` alone, so every method, run and machine is asked the same ones.
-Streams are learned in chunks and episodes a few at a time, so memory does not grow with either.
+Episode `i` of a setting is a function of the setting and `i` alone, drawn on the CPU, so every method, run and machine is
+asked the same ones. Streams are learned in chunks and episodes a few at a time, so memory does not grow with either.
 """
 
 import resource
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -24,13 +24,16 @@ from sbmcl.heads.classes import auroc
 from sbmcl.methods.base import Method
 from sbmcl.results import Row, mean_and_spread
 from sbmcl.runs import RunFolder, Which, commit, hardware
-from sbmcl.state import map_tensors, state_bytes
+from sbmcl.state import state_bytes
 from sbmcl.train import use_bf16
 
 TASKS = (10, 20, 50, 100, 200, 500)
 SHOTS = (10, 20, 50, 100, 200)
-CHUNK = 1_000  # examples learned at once
+CHUNK = 1_000  # examples of a stream learned at once
 LONGEST = 10_000  # examples in a stream
+ROOM = {"cpu": (5_000, 2 << 30), "cuda": (50_000, 16 << 30)}
+"""For episodes side by side: examples learned or asked at once, bytes of states."""
+Asked = Literal["validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -73,79 +76,126 @@ def evaluate(
     trained: Trained,
     pairs: list[tuple[int, int]],
     *,
-    episodes: int = 512,
+    episodes: int | None = None,
     at_mode: bool = False,
     on: str | None = None,
-    split: Literal["validation", "test"] = "test",
+    split: Asked = "test",
 ) -> Iterator[list[Row]]:
     """The rows of one setting after another; a setting the data cannot fill is refused before any work starts."""
+    count = episodes or trained.experiment.method.default_episodes
+    asked = [question(trained, pair, on=on, split=split) for pair in pairs]
+    for each in asked:
+        measure, tally = Measure(trained, each), Tally()
+        for episode, rng in each.draw(count, measure.state_bytes, trained.device):
+            tally.ask(trained.method, episode, rng, at_mode)
+        yield tally.rows(measure.row(count, at_mode=at_mode), trained.method)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A setting: where episodes come from and what shape they have."""
+
+    data: str
+    source: EpisodeSource
+    split: Asked
+    shape: EpisodeShape
+
+    def episode(self, number: int) -> Episode:
+        return self.source.draw(self.shape, 1, rng_for(0, f"episode of {self}", number))
+
+    def draw(self, episodes: int, bytes_of_one: int, device: torch.device) -> Iterator[tuple[Episode, torch.Generator]]:
+        """Episodes side by side, as many at a time as examples in flight and states of this size leave room for.
+
+        With them comes a generator for the method.
+        """
+        at_once = max(self.shape.tasks * self.shape.queries, min(self.shape.stream_length, CHUNK))
+        examples, memory = ROOM.get(device.type, ROOM["cpu"])
+        batch = max(1, min(examples // at_once, memory // max(1, bytes_of_one)))
+        for first in range(0, episodes, batch):
+            parts = [self.episode(number) for number in range(first, min(first + batch, episodes))]
+            yield stack_episodes(parts).to(device), rng_for(0, f"method in {self}", first, device)
+
+    def __str__(self) -> str:
+        """What seeds are made of. A source that draws every split alike must not show its test episodes for validation."""
+        shape = f"{self.shape.tasks} tasks, {self.shape.shots} shots, {self.shape.queries} queries"
+        return shape if self.split == "test" else f"{shape}, {self.split}"
+
+
+def question(trained: Trained, pair: tuple[int, int], *, on: str | None = None, split: Asked = "test") -> Question:
+    """So many tasks and shots of a split; what cannot be drawn or does not fit the networks is refused."""
     data = trained.experiment.data if on is None else other_data(trained.experiment.data, on)
     source = data.source(split)
     if source is None:
         raise ValueError("the run kept no validation classes (data.validation is 0); evaluate on the test split")
-    shapes = [EpisodeShape(k, s, queries_for(k, source.query_cap)) for k, s in pairs]
-    for shape in shapes:
-        source.check(shape)
-    for shape in shapes:
-        yield _setting(trained, source, data.name, shape, episodes, at_mode)
+    shape = EpisodeShape(*pair, queries_for(pair[0], source.query_cap))
+    source.check(shape)
+    return Question(data.name, source, split, shape)
 
 
 def other_data(data: DataConfig, name: str) -> DataConfig:
     """Another data set asked the same way, for meta-testing out of distribution."""
     if name not in DATA:
         raise ValueError(f"no data set is called {name!r}; known are {', '.join(sorted(DATA))}")
-    task = {"task": data.task} if hasattr(data, "task") else {}  # pyright: ignore[reportAttributeAccessIssue]
-    return DATA[name](**task)
+    task = getattr(data, "task", None)
+    if (task is None) == any(setting.name == "task" for setting in fields(DATA[name])):  # pyright: ignore
+        raise ValueError(f"{name} cannot be asked the way {data.name} is: only one of them has pictures")
+    other = DATA[name]() if task is None else DATA[name](task=task)  # pyright: ignore[reportCallIssue]
+    mine, theirs = data.source("test"), other.source("test")
+    assert mine is not None, "only a validation split may be switched off"
+    assert theirs is not None, "only a validation split may be switched off"
+    if (mine.x_shape, mine.y_shape) != (theirs.x_shape, theirs.y_shape):
+        raise ValueError(
+            f"the networks were made for {data.name}, where x is {mine.x_shape} and y {mine.y_shape}; in {name} x is "
+            f"{theirs.x_shape} and y {theirs.y_shape}, which they cannot take"
+        )
+    return other
 
 
-def _setting(
-    trained: Trained, source: EpisodeSource, tested_on: str, shape: EpisodeShape, episodes: int, at_mode: bool
-) -> list[Row]:
-    began, tally = time.perf_counter(), Tally()
-    _reset_peak(trained.device)
-    for episode, rng in drawn(source, shape, episodes, trained.device):
-        tally.ask(trained.method, episode, rng, at_mode)
-    experiment = trained.experiment
-    stem = Row(
-        benchmark=experiment.benchmark,
-        method=experiment.label + ("-map" if at_mode else ""),
-        meta_train=experiment.data.name,
-        meta_test=tested_on,
-        tasks=shape.tasks,
-        shots=shape.shots,
-        metric="",
-        value=0.0,
-        std=None,
-        ci95=None,
-        recipe=experiment.recipe,
-        seed=experiment.seed,
-        episodes=episodes,
-        queries=shape.queries,
-        steps=trained.step,
-        train_seconds=round(trained.train_seconds, 1),
-        eval_seconds=round(time.perf_counter() - began, 2),
-        state_bytes=tally.state_bytes,
-        peak_memory_bytes=_peak(trained.device),
-        hardware=hardware(trained.device),
-        train_hardware=trained.train_hardware,
-        commit=commit(),
-        date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        budget=experiment.budget,
-    )
-    return tally.rows(stem, trained.method)
+class Measure:
+    """What asking a question costs, from now on, and the row that says so."""
 
+    def __init__(self, trained: Trained, question: Question):
+        self.trained, self.question = trained, question
+        self.began = time.perf_counter()
+        _reset_peak(trained.device)
+        self.state_bytes = state_bytes(self._learned())
 
-def drawn(
-    source: EpisodeSource, shape: EpisodeShape, episodes: int, device: torch.device
-) -> Iterator[tuple[Episode, torch.Generator]]:
-    """Episodes side by side, as many at a time as hold about 15,000 examples; each is drawn by its own generator."""
-    each = shape.tasks * (shape.shots + shape.queries)
-    batch = max(1, min(episodes, 15_000 // each if device.type == "cpu" else 60_000 // each))
-    setting = f"{shape.tasks} tasks, {shape.shots} shots, {shape.queries} queries"
-    for first in range(0, episodes, batch):
-        numbers = range(first, min(first + batch, episodes))
-        parts = [source.draw(shape, 1, rng_for(0, f"episode of {setting}", number)) for number in numbers]
-        yield stack_episodes(parts).to(device), rng_for(0, f"method in {setting}", first, device)
+    @torch.no_grad()
+    def _learned(self) -> Any:
+        """One stream alone."""
+        method, episode = self.trained.method, self.question.episode(0).to(self.trained.device)
+        rng = rng_for(0, f"method in {self.question}", 0, self.trained.device)
+        return learn_in_chunks(method, method.init(1, rng=rng), episode.stream)
+
+    def row(self, episodes: int, *, at_mode: bool = False) -> Row:
+        """All but the metric and its value."""
+        trained, experiment, shape = self.trained, self.trained.experiment, self.question.shape
+        return Row(
+            benchmark=experiment.benchmark,
+            method=experiment.label + ("-map" if at_mode else ""),
+            meta_train=experiment.data.name,
+            meta_test=self.question.data,
+            tasks=shape.tasks,
+            shots=shape.shots,
+            metric="",
+            value=0.0,
+            std=None,
+            ci95=None,
+            recipe=experiment.recipe,
+            seed=experiment.seed,
+            episodes=episodes,
+            queries=shape.queries,
+            steps=trained.step,
+            train_seconds=round(trained.train_seconds, 1),
+            eval_seconds=round(time.perf_counter() - self.began, 2),
+            state_bytes=self.state_bytes,
+            peak_memory_bytes=_peak(trained.device),
+            hardware=hardware(trained.device),
+            train_hardware=trained.train_hardware,
+            commit=commit(),
+            date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            budget=experiment.budget,
+        )
 
 
 class Tally:
@@ -154,14 +204,10 @@ class Tally:
     def __init__(self) -> None:
         self.scores: dict[str, list[Tensor]] = {}
         self.novelty: list[tuple[Tensor, Tensor]] = []
-        self.state_bytes = 0
 
-    @torch.no_grad()
+    @torch.no_grad()  # not inference_mode: a method may learn by gradient descent of its own
     def ask(self, method: Method[Any], episode: Episode, rng: torch.Generator, at_mode: bool) -> None:
         state = learn_in_chunks(method, method.init(episode.size, rng=rng), episode.stream)
-        if not self.scores:
-            alone = map_tensors(lambda t: t[:1], episode.stream)
-            self.state_bytes = state_bytes(learn_in_chunks(method, method.init(1, rng=rng), alone))
         for name, score in method.score(state, episode.query, rng=rng, at_mode=at_mode).items():
             self.scores.setdefault(name, []).append(score.cpu())
         if type(method).novelty is not Method.novelty:

@@ -16,8 +16,12 @@ from typing import Any
 TRAINING = "training"  # minutes of meta-training, score on validation (in the benchmark's own metric)
 LEARNED = "learned_by_task"  # task in order of arrival from 1, score right after it was learned
 FINAL = "final_by_task"  # task in order of arrival from 1, score at the end of the stream
+AVERAGE = "average_by_task"  # tasks learned so far, mean score over them
+STATE_BYTES = "state_bytes_by_length"  # examples learned, bytes of the state after them
+LEARN_MS = "ms_to_learn_by_length"  # examples learned, milliseconds to learn another
+QUERY_MS = "ms_to_answer_by_length"  # examples learned, milliseconds to answer a query after them
 RELIABILITY = "reliability"  # mean confidence of a bin, accuracy in it
-CURVES = (TRAINING, LEARNED, FINAL, RELIABILITY)
+CURVES = (TRAINING, LEARNED, FINAL, AVERAGE, STATE_BYTES, LEARN_MS, QUERY_MS, RELIABILITY)
 """Metrics of rows that are drawn and not tabled: `curve` holds pairs of these, `value` their mean or last score."""
 
 
