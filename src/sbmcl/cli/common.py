@@ -1,6 +1,8 @@
 """What verbs share: the console, how a verb fails, and the types of options that are not plain numbers."""
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
@@ -8,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Console
-
-from sbmcl.recipes import ALL, Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -41,13 +41,20 @@ class Failure(Exception):
         self.code = code
 
 
-def recipe_named(name: str) -> Recipe:
-    if name not in ALL:
-        raise Failure(f"no recipe is called {name!r}{nearest(name, ALL)} 'sbmcl recipes' lists all.", Exit.USAGE)
-    return ALL[name]
+@contextmanager
+def outcomes() -> Iterator[None]:
+    """The ways in which training ends early, as exit codes."""
+    from sbmcl.train import Diverged, Interrupted
+
+    try:
+        yield
+    except Diverged as error:
+        raise Failure(str(error), Exit.DIVERGED) from error
+    except Interrupted as stop:
+        raise Failure(str(stop), Exit.INTERRUPTED) from stop
 
 
-def nearest(word: str, known: "dict[str, object] | dict[str, Recipe]") -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown word: what it may have meant, if anything is near."""
     close = get_close_matches(word, known, n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else "."

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sbmcl.cli.common import use_threads
+from sbmcl.cli.common import outcomes, use_threads
 
 
 def demo(run: Path = Path("runs/demo"), threads: int | None = None) -> None:
@@ -15,4 +15,5 @@ def demo(run: Path = Path("runs/demo"), threads: int | None = None) -> None:
     from sbmcl.demo import show
 
     use_threads(threads)
-    show(run)
+    with outcomes():
+        show(run)

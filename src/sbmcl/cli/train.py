@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import tyro
 
-from sbmcl.cli.common import STYLE, Exit, Failure, aside, console, device_named, nearest, seconds_in, shown, use_threads
+from sbmcl.cli.common import (
+    STYLE,
+    Exit,
+    Failure,
+    aside,
+    console,
+    device_named,
+    nearest,
+    outcomes,
+    seconds_in,
+    shown,
+    use_threads,
+)
 from sbmcl.config import DataConfig, MethodConfig, Training
 from sbmcl.experiment import Experiment
 from sbmcl.recipes import ALL
@@ -177,7 +189,6 @@ def begin(experiment: Experiment[Any, Any], folder: Path, device: "torch.device"
 def work(experiment: Experiment[Any, Any], folder: Path, device: "torch.device") -> None:
     """Train to the end, and say what to do next."""
     from sbmcl.runs import RunFolder, hardware
-    from sbmcl.train import Diverged, Interrupted
     from sbmcl.train import train as meta_train
 
     run, training, path = RunFolder.open(folder), experiment.training, shown(folder)
@@ -191,10 +202,6 @@ def work(experiment: Experiment[Any, Any], folder: Path, device: "torch.device")
         shape = f"{training.shape.tasks} tasks x {training.shape.shots} shots"
         begun = f"from step {done:,}, " if done else ""
         aside.print(f"{begun}{training.steps:,} steps of {training.episodes} episodes ({shape}) on {hardware(device)}")
-    try:
+    with outcomes():
         meta_train(experiment, run, device)
-    except Diverged as error:
-        raise Failure(str(error), Exit.DIVERGED) from error
-    except Interrupted as stop:
-        raise Failure(str(stop), Exit.INTERRUPTED) from stop
     aside.print(f"Evaluate it: [cyan]sbmcl evaluate {path}[/]")
