@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbmcl.config import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE
+from sbmcl.config import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE, Transformer
 from sbmcl.config.sgd import head as head_for
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource
 from sbmcl.data.images import ImageEpisodes
@@ -101,6 +101,11 @@ def oml(kind: type[OML], source: EpisodeSource, **options: Any) -> OML:
     return kind(flat_encoder(source, 8), fast, head_for(source), rate=0.3, classes=classes, **options)
 
 
+def transformer(source: EpisodeSource, **options: Any) -> Method[Any]:
+    tiny = Transformer(width=16, layers=2, heads=2, head_width=8, hidden=16, vocabulary=7, **options)
+    return tiny.build(source)
+
+
 METHODS: dict[str, Case] = {
     "gemcl": Case(gemcl, pictures),
     "gemcl-informative-tempered": Case(partial(gemcl, count=0.5, tempered=True), pictures),
@@ -134,4 +139,12 @@ METHODS: dict[str, Case] = {
     "oml-angle": Case(partial(oml, OML), partial(pictures, "rotation")),
     "oml-reptile-classes": Case(partial(oml, OMLReptile), pictures),
     "oml-reptile-vector": Case(partial(oml, OMLReptile), SineSource),
+    "tf-classes": Case(transformer, pictures),
+    "tf-vector": Case(partial(transformer, norm=True), SineSource),
+    "tf-angle": Case(transformer, partial(pictures, "rotation")),
+    "tf-image": Case(transformer, partial(pictures, "completion")),
+    "linear-tf-classes": Case(partial(transformer, attention="linear"), pictures),
+    "linear-tf-vector": Case(partial(transformer, attention="linear", norm=True), SineSource),
+    "linear-tf-angle": Case(partial(transformer, attention="linear"), partial(pictures, "rotation")),
+    "linear-tf-image": Case(partial(transformer, attention="linear"), partial(pictures, "completion")),
 }

@@ -10,6 +10,7 @@ from sbmcl.config.latent import LatentCompletion, LatentDDPM, LatentRotation, La
 from sbmcl.config.oml import OML, OMLReptile
 from sbmcl.config.sgd import Offline, Online
 from sbmcl.config.training import Training
+from sbmcl.config.transformer import Transformer
 
 __all__ = [
     "DATA",
@@ -31,4 +32,5 @@ __all__ = [
     "Sine",
     "Split",
     "Training",
+    "Transformer",
 ]
