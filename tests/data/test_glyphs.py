@@ -60,7 +60,7 @@ def test_every_glyph_can_be_drawn() -> None:
             assert bool(ink.isfinite().all())
             assert ink.min() >= 0
             assert ink.max() <= 1
-    X
+            assert ink.flatten(2).sum(-1).min() > 1
 
 
 def test_strokes_touch_their_anchors() -> None:
