@@ -189,7 +189,7 @@ def _ratio(values: Tensor, weight: Tensor) -> Heads:
     return values / weight.clamp_min(FLOOR).to(values.dtype)
 
 
-def _strips(*tensors: Heads) -> list[tuple[Heads, ...]]:
+def _strips(*tensors: Heads) -> list[tuple[Tensor, ...]]:
     return list(zip(*(t.split(ROWS, dim=2) for t in tensors), strict=True))
 
 
