@@ -68,6 +68,11 @@ class Method(nn.Module, ABC, Generic[S]):
         rate of their own; all other parameters are Adam's."""
         return []
 
+    @property
+    def gains_from_bf16(self) -> bool:
+        """Whether bfloat16 pays, on hardware that multiplies it: for convolutions it does, for small linear layers not."""
+        return any(isinstance(module, nn.Conv2d) for module in self.modules())
+
     def novelty(self, state: S, x: Float[Tensor, "b n *x"]) -> Float[Tensor, "b n"] | None:
         """How unlike everything learned a query is (higher is more novel), where the method can tell."""
         return None

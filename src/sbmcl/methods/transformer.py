@@ -58,6 +58,10 @@ class Transformer(Method[Context]):
         self.codebook = None if vocabulary is None else Codebook(vocabulary)
         self.guided = guided
 
+    @property
+    def gains_from_bf16(self) -> bool:
+        return True  # nearly all of its time goes into large matrix products
+
     def init(self, batch: int, *, rng: torch.Generator | None = None) -> Context:
         return self._start(batch, rng)
 
