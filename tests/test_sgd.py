@@ -101,9 +101,18 @@ def test_offline_draws_from_the_whole_stream_of_its_own_episode() -> None:
         assert set(drawn[i].flatten().tolist()) == set(mark[i].flatten().tolist())
 
 
+def test_published_online_is_one_pass_in_an_order_of_each_episode_s_own() -> None:
+    method = Online(width=4, shuffled=True).build(SineSource())
+    mark = torch.arange(15.0).view(1, 15, 1).expand(3, -1, -1)
+    orders = torch.cat([batch.x for batch in method._batches(Batch(mark, mark), rng())], dim=1)
+    assert orders.shape == (3, 14, 1)
+    assert all(len(set(order.flatten().tolist())) == 14 for order in orders)
+    assert not torch.equal(orders[0], orders[1])
+
+
 def test_given_enough_steps_offline_fits_what_it_was_shown() -> None:
     method, episode = prepared("offline-classes")
-    method.steps, method.lr, method.halve_every, method.batch = 200, 0.01, 100, 8
+    method.steps, method.lr, method.halve_every, method.batch = 60, 0.01, 100, 8
     state = method.learn(method.init(3), episode.stream)
     answer = method.predict(state, episode.stream.x, rng=rng())
     assert torch.equal(answer.argmax(-1), episode.stream.targets)

@@ -56,15 +56,18 @@ class Online(FromScratch):
 
     batch: int = 2
     """Examples of a step; batch-norm needs at least 2."""
+    shuffled: bool = False
+    """Keep the stream and make the one pass in random order when asked: as published, but no longer learning from a stream."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_batch(self.batch)
 
     def build(self, source: EpisodeSource) -> "Method[Any]":
-        from sbmcl.methods.sgd import Online as Build
+        from sbmcl.methods import sgd
 
-        return Build(**self.options(source), batch=self.batch)
+        build = sgd.Offline if self.shuffled else sgd.Online
+        return build(**self.options(source), batch=self.batch)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def network(source: EpisodeSource, width: int, classes: int) -> "nn.Module":
             channels, height, breadth = source.y_shape
             decoder = ConvDecoder(width, channels, height, breadth, "tanh")
             return nn.Sequential(encoder, MLP(width, width, hidden=width, final="relu"), decoder)
-        case "generation":
+        case _:
             raise ValueError("learning from scratch answers questions about x, but this data set has nothing to answer")
 
 

@@ -176,8 +176,8 @@ class OnlineState:
 class Online(FromScratch[OnlineState]):
     """One pass over the stream in its own order, a step of Adam for every `batch` consecutive examples.
 
-    Published is a pass over the shuffled stream, which a learner that keeps nothing of the stream cannot make. Two
-    examples a batch are the fewest that a batch-norm trains on.
+    Published is a pass over the shuffled stream, which a learner that keeps nothing of the stream cannot make; that one is
+    `Offline` without `steps`. Two examples a batch are the fewest that a batch-norm trains on.
     """
 
     def init(self, batch: int, *, rng: torch.Generator | None = None) -> OnlineState:
@@ -204,10 +204,11 @@ class Online(FromScratch[OnlineState]):
 class Offline(FromScratch[Batch]):
     """Keeps every example and trains on them when it is asked, for `steps` batches drawn with replacement.
 
-    The network that answers is the one after the last step (published is the best of many on the test examples, SPEC 5).
+    Without `steps` it is a single pass in random order. The network that answers is the one after the last step; published
+    is the best of many on the test examples (SPEC 5).
     """
 
-    def __init__(self, *arguments: Any, steps: int, **options: Any):
+    def __init__(self, *arguments: Any, steps: int | None = None, **options: Any):
         super().__init__(*arguments, **options)
         self.steps = steps
 
@@ -230,9 +231,16 @@ class Offline(FromScratch[Batch]):
 
     def _batches(self, examples: Batch, rng: torch.Generator) -> Iterator[Batch]:
         episode = torch.arange(len(examples.x), device=examples.x.device).unsqueeze(-1)
-        for _ in range(self.steps):
-            chosen = torch.randint(len(examples), (len(episode), self.batch), generator=rng, device=rng.device)
+        for chosen in self._choices(len(episode), len(examples), rng):
             yield Batch(examples.x[episode, chosen], examples.y[episode, chosen])
+
+    def _choices(self, episodes: int, examples: int, rng: torch.Generator) -> Iterator[Int[Tensor, "b n"]]:
+        if self.steps is None:
+            order = torch.rand(episodes, examples, generator=rng, device=rng.device).argsort(-1)
+            yield from order[:, : examples - examples % self.batch].split(self.batch, dim=1)
+        else:
+            for _ in range(self.steps):
+                yield torch.randint(examples, (episodes, self.batch), generator=rng, device=rng.device)
 
 
 def side_by_side(function: Callable[..., Any], *trees: Any) -> Any:
