@@ -61,9 +61,6 @@ class Steps:
     inputs: Float[Tensor, "b t i"]
     errors: Float[Tensor, "b t o"]
 
-    def until(self, t: int) -> "Steps":
-        return Steps(self.inputs[:, :t], self.errors[:, :t])
-
     def collapse(self, start: FastWeights, rate: Tensor) -> FastWeights:
         """The weights after these steps."""
         return FastWeights(
@@ -111,15 +108,17 @@ def descend(
     so its part of the work is done for the whole stream at once.
     """
     known = start[0](x)
-    gram = x @ x.mT + 1
+    gram = rate * (x @ x.mT + 1)
     later = [part for weights in start[1:] for part in (weights.weight, weights.bias)]
     first, *rest = _Descent.apply(loss, target, len(fixed), known, gram, rate, *later, *fixed)  # pyright: ignore
     return [Steps(x, first), *(Steps(a, delta) for a, delta in zip(rest[::2], rest[1::2], strict=True))]
 
 
 class _Descent(torch.autograd.Function):
-    """The recursion over examples. Nothing but its results is kept for the backward pass, which repeats each step, last
-    one first, and differentiates it: what an error changes in later steps has been collected when its own step's turn comes.
+    """The recursion over examples. It keeps the first layer's errors, then every later layer's inputs and errors.
+
+    The backward pass needs no more than them and the first layer's outputs: it repeats each step, last one first, and
+    differentiates it. What an example changes in later steps has all been collected when its own step's turn comes.
     """
 
     @staticmethod
@@ -127,64 +126,66 @@ class _Descent(torch.autograd.Function):
         known, gram, rate, *rest = given
         later, parameters = rest[: len(rest) - fixed], rest[len(rest) - fixed :]
         batch, length, _ = known.shape
-        kept = [torch.empty_like(known)]
+        outputs, kept = torch.empty_like(known), [torch.empty_like(known)]
         for weight in later[::2]:
-            out, inputs = weight.shape[-2:]
-            kept += [known.new_empty(batch, length, inputs), known.new_empty(batch, length, out)]
+            kept += [known.new_empty(batch, length, units) for units in weight.shape[:-3:-1]]
         for t in range(length):
-            past = [part[:, :t] for part in kept]
-            now = known[:, t : t + 1], gram[:, t : t + 1, :t], rate, *later
-            for part, new in zip(kept, _step(loss, _at(target, t), now, past, differentiable=False), strict=True):
-                part[:, t : t + 1] = new
-        ctx.save_for_backward(known, gram, rate, *later, *kept)
+            now, past = slice(t, t + 1), [part[:, :t] for part in kept]
+            outputs[:, now] = torch.baddbmm(known[:, now], gram[:, now, :t], past[0], alpha=-1)
+            new = _step(loss, _at(target, now), outputs[:, now], rate, later, past[1:], differentiable=False)
+            for part, value in zip(kept, new, strict=True):
+                part[:, now] = value
+        ctx.save_for_backward(gram, outputs, rate, *later, *kept)
         ctx.loss, ctx.target, ctx.parameters = loss, target, parameters
         return tuple(kept)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        known, gram, rate, *saved = ctx.saved_tensors
-        later, kept = saved[: len(saved) - len(grads)], saved[len(saved) - len(grads) :]
-        grads = tuple(grad.clone() for grad in grads)
-        to_known, to_gram = torch.empty_like(known), torch.zeros_like(gram)
-        shared = _leaves([rate, *later])
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        gram, outputs, *saved = ctx.saved_tensors
+        shared, kept = _leaves(saved[: -len(slopes)]), saved[-len(slopes) :]
+        to_first, *to_rest = (slope.clone() for slope in slopes)
+        to_outputs = torch.empty_like(outputs)
         sums = [torch.zeros_like(part) for part in (*shared, *ctx.parameters)]
-        for t in reversed(range(known.shape[1])):
-            own = _leaves([known[:, t : t + 1], gram[:, t : t + 1, :t]])
-            past = _leaves([part[:, :t] for part in kept])
-            new = _step(ctx.loss, _at(ctx.target, t), (*own, *shared), past, differentiable=True)
-            found = torch.autograd.grad(
-                new,
-                (*own, *past, *shared, *ctx.parameters),
-                [grad[:, t : t + 1] for grad in grads],
-                materialize_grads=True,
-            )
-            to_known[:, t : t + 1], to_gram[:, t : t + 1, :t] = found[:2]
-            for total, part in zip((*(grad[:, :t] for grad in grads), *sums), found[2:], strict=True):
+        for t in reversed(range(gram.shape[1])):
+            now, after = slice(t, t + 1), slice(t + 1, None)
+            to_first[:, now] -= gram[:, after, now].mT @ to_outputs[:, after]
+            output, *past = _leaves([outputs[:, now], *(part[:, :t] for part in kept[1:])])
+            new = _step(ctx.loss, _at(ctx.target, now), output, shared[0], shared[1:], past, differentiable=True)
+            inputs = (output, *past, *shared, *ctx.parameters)
+            own = [slope[:, now] for slope in (to_first, *to_rest)]
+            to_output, *found = torch.autograd.grad(new, inputs, own, materialize_grads=True)
+            to_outputs[:, now] = to_output
+            for total, part in zip((*(slope[:, :t] for slope in to_rest), *sums), found, strict=True):
                 total += part
-        return None, None, None, to_known, to_gram, *sums
+        to_gram = -(to_outputs @ kept[0].mT).tril(-1)
+        return None, None, None, to_outputs, to_gram, *sums
 
 
 @torch.enable_grad()
 def _step(
-    loss: Loss, target: Any, now: Sequence[Tensor], past: Sequence[Tensor], *, differentiable: bool
+    loss: Loss,
+    target: Any,
+    first: Float[Tensor, "b 1 o"],
+    rate: Tensor,
+    later: Sequence[Tensor],
+    past: Sequence[Tensor],
+    *,
+    differentiable: bool,
 ) -> tuple[Tensor, ...]:
-    """What one example adds to what is kept: the first layer's error, then every later layer's input and error."""
-    known, gram, rate, *later = now
+    """What one example adds to what is kept. `first` is what the first layer makes of it; weights and biases of the layers
+    after that are `later`, and their inputs and errors so far are `past`."""
     inputs: dict[int, Tensor] = {}
-    outputs: dict[int, Tensor] = {}
+    outputs: dict[int, Tensor] = {0: first if first.requires_grad else first.detach().requires_grad_()}
 
     def layer(k: int, x: Tensor) -> Tensor:
-        if k == 0:
-            out = torch.baddbmm(known, -rate * gram, past[0])
-            out = out if out.requires_grad else out.requires_grad_()
-        else:
-            weight, bias, a, delta = *later[2 * k - 2 : 2 * k], *past[2 * k - 1 : 2 * k + 1]
-            out = torch.baddbmm(FastWeights(weight, bias)(x), -rate * (x @ a.mT + 1), delta)
-        inputs[k], outputs[k] = x, out
-        return out
+        if k > 0:
+            weight, bias, a, delta = *later[2 * k - 2 : 2 * k], *past[2 * k - 2 : 2 * k]
+            inputs[k] = x
+            outputs[k] = torch.baddbmm(FastWeights(weight, bias)(x), rate * (x @ a.mT + 1), delta, alpha=-1)
+        return outputs[k]
 
-    total = loss(layer, known, target)
+    total = loss(layer, first, target)
     places = range(len(later) // 2 + 1)
     errors = torch.autograd.grad(total, [outputs[k] for k in places], create_graph=differentiable)
     return errors[0], *(part for k in places[1:] for part in (inputs[k], errors[k]))
@@ -194,5 +195,5 @@ def _leaves(parts: Sequence[Tensor]) -> list[Tensor]:
     return [part.detach().requires_grad_() for part in parts]
 
 
-def _at(tree: Any, t: int) -> Any:
-    return map_tensors(lambda part: part[:, t : t + 1], tree)
+def _at(tree: Any, now: slice) -> Any:
+    return map_tensors(lambda part: part[:, now], tree)
