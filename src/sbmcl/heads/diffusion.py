@@ -79,8 +79,14 @@ class DiffusionHead(Head):
         return x.clamp(-1, 1)
 
     def ddim(self, noise_in: NoiseIn, start: Float[Tensor, "b n c h w"], steps: int) -> Float[Tensor, "b n c h w"]:
-        """A function of the noise alone, in a few long steps (Song et al. 2021, eta = 0)."""
-        times = torch.linspace(self.steps - 1, 0, steps).round().long().tolist()
+        """A function of the noise alone, in a few long steps (Song et al. 2021, eta = 0).
+
+        Their times are squares of evenly spaced numbers: steps are short near the picture, where details are settled.
+        """
+        if not 1 <= steps <= self.steps:
+            raise ValueError(f"a diffusion of {self.steps} steps is undone in 1 to as many, but {steps} were asked for")
+        spaced = torch.linspace((self.steps - 1) ** 0.5, 0, steps).square().round().long()
+        times = spaced.unique().flip(0).tolist()
         x = start
         for t, later in zip(times, [*times[1:], None], strict=True):
             noise = noise_in(x, self._time(t, x))
