@@ -66,11 +66,11 @@ class RunFolder:
     def environment(self) -> dict[str, Any]:
         return json.loads((self.path / "environment.json").read_text())
 
-    def log(self, **values: float) -> None:
+    def log(self, **values: int | float) -> None:
         with (self.path / "log.jsonl").open("a") as file:
             file.write(json.dumps(values) + "\n")
 
-    def read_log(self) -> list[dict[str, float]]:
+    def read_log(self) -> list[dict[str, Any]]:
         path = self.path / "log.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [entry for line in lines if (entry := _whole(line)) is not None]
@@ -202,7 +202,7 @@ def _pretty(value: Any) -> bytes:
     return (json.dumps(value, indent=2) + "\n").encode()
 
 
-def _whole(line: str) -> dict[str, float] | None:
+def _whole(line: str) -> dict[str, Any] | None:
     try:
         return json.loads(line)
     except json.JSONDecodeError:  # the line a kill cut short

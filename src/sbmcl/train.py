@@ -81,11 +81,11 @@ def train(
     learner = new_learner(experiment, source, device)
     if (saved := folder.load_checkpoint(device)) is not None:
         learner.restore(saved)
-        folder.rewind_log(learner.step)
     if learner.step >= training.steps:
         return learner.evaluated
 
     folder.sweep()
+    folder.rewind_log(learner.step)
     began, meter = time.perf_counter() - learner.seconds, Meter()
     with (
         Progress(training.steps, learner.step, enabled=show) as progress,
@@ -93,7 +93,10 @@ def train(
         stop_signals() as stop,
     ):
         while learner.step < training.steps:
-            meter.add(one_step(learner, experiment, source, device))
+            try:
+                meter.add(one_step(learner, experiment, source, device))
+            except torch.linalg.LinAlgError as error:  # pyright: ignore  # NaN has no factors
+                raise Diverged(_divergence(folder, learner.step)) from error
             learner.seconds = time.perf_counter() - began
             finished = learner.step == training.steps
 
@@ -116,8 +119,8 @@ def train(
                     learner.best = score
                     folder.save_weights("best", learner.evaluated, learner.step)
             if checkpoint:
-                folder.save_checkpoint(learner.state())
                 folder.save_weights("last", learner.evaluated, learner.step)
+                folder.save_checkpoint(learner.state())  # after them: a run that ends in between writes them once more
             if stop.asked and not finished:
                 raise Interrupted(f"stopped at step {learner.step:,}; go on with: sbmcl train {folder.path} --resume")
     return learner.evaluated
@@ -263,7 +266,7 @@ def log_of(folder: RunFolder, step: int) -> Iterator[Callable[..., None]]:
         yield folder.log
         return
 
-    def log(step: int, **values: float) -> None:
+    def log(step: int, **values: int | float) -> None:
         folder.log(step=step, **values)
         for name, value in values.items():
             writer.add_scalar(name, value, step)
@@ -300,6 +303,6 @@ def _divergence(folder: RunFolder, step: int) -> str:
     kept = folder.checkpoint_step()
     where = f"the checkpoint of step {kept:,} is kept" if kept else "no checkpoint had been written yet"
     return (
-        f"the loss became NaN or infinite by step {step:,}; {where} in {folder.path}. A lower --training.lr, "
+        f"training diverged: NaN or infinity by step {step:,}; {where} in {folder.path}. A lower --training.lr, "
         f"--training.clip 1 or --training.precision fp32 usually cures it."
     )

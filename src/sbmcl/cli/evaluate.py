@@ -19,6 +19,7 @@ def evaluate(
     shots: tuple[int, ...] = (),
     episodes: int | None = None,
     map: bool = False,
+    forgetting: bool = False,
     on: str | None = None,
     split: Literal["test", "validation"] = "test",
     which: Which | None = None,
@@ -37,6 +38,7 @@ def evaluate(
         shots: Shots of each task, with 10 tasks; one setting for every number. Without either: 10 tasks, 10 shots.
         episodes: Streams a setting; 512, or 20 for methods that learn each stream from nothing.
         map: Put the mode of the belief in place of the belief.
+        forgetting: Ask about every earlier task after each task too: what is forgotten, and the curves of it.
         on: Another data set than that of meta-training.
         split: The classes asked about; choose between models on validation, never on test.
         which: The best weights on validation or the last; without it the best, where there are any.
@@ -46,6 +48,7 @@ def evaluate(
     """
     from sbmcl.evaluate import evaluate as ask
     from sbmcl.evaluate import load, settings
+    from sbmcl.forgetting import forgetting as ask_again
     from sbmcl.results import append
 
     if not runs:
@@ -61,6 +64,8 @@ def evaluate(
         for number, (k, s) in enumerate(pairs, 1):
             with aside.status(f"{shown(run)}: {k} tasks x {s} shots, {count} streams ({number} of {len(pairs)})"):
                 rows = next(asking)
+                if forgetting:
+                    rows += ask_again(learner, (k, s), episodes=count, at_mode=map, on=on, split=split)
             append(file, rows)
             found += rows
         console.print(beside_the_paper(found))
@@ -84,6 +89,8 @@ def beside_the_paper(rows: list[Row]) -> Table:
     for name in ("tasks", "shots", "metric", "ours", "paper", "seconds", "memory"):
         table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
     for row in rows:
+        if row.curve is not None:  # is for figures
+            continue
         cell = printed.get((row.method, question_of(row)))
         table.add_row(
             f"{row.tasks}",
