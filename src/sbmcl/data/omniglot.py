@@ -1,25 +1,26 @@
 """Omniglot: 1,623 hand-written characters of 50 alphabets, 20 drawings each (SPEC 4.1; Lake et al. 2015).
 
-The two official zips are downloaded (with a progress bar, checked by MD5) or taken from a local folder, and turned once into
-one store a split: 32 x 32, bilinear, 8-bit grey.
+The two official zips are downloaded (checked by MD5) or taken from a local folder, and turned once into one store a split:
+32 x 32, bilinear, 8-bit grey.
 """
 
-import io
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-import torch
-from PIL import Image
-
+from sbmcl.data.download import fetch
+from sbmcl.data.reading import Classed, Problems, decode
 from sbmcl.data.store import Store, cache_folder
 
 Split = Literal["background", "evaluation"]
+SPLITS: tuple[Split, ...] = ("background", "evaluation")
 SIZE = 32
 URL = "https://github.com/brendenlake/omniglot/raw/master/python/"
 MD5 = {"background": "68d2efa1b9178cc56df9314c21c6e718", "evaluation": "6b91aef0f799c5bb55b94e3f2daec811"}
+LARGEST = 1 << 20
+"""Bytes of one drawing, whatever the archive says; the real ones have less than a thousand."""
 
 
 def store_path(split: Split) -> Path:
@@ -35,79 +36,45 @@ def load(split: Split) -> Store:
     if not (local / f"images_{split}.zip").exists():
         raise FileNotFoundError(
             f"Omniglot is not prepared yet ({path} is missing). Run 'sbmcl data prepare omniglot', which downloads 14 MB, "
-            f"or 'sbmcl data prepare omniglot --source FOLDER' if you have its two official zips."
+            f"or 'sbmcl data prepare omniglot --from FOLDER' if you have its two official zips."
         )
     return prepare(split, local)
 
 
-def prepare(split: Split, folder: Path | None = None) -> Store:
+def prepare(split: Split, folder: Path | None = None, problems: Problems | None = None) -> Store:
     """Build and keep the store of one split, from the zip in `folder` or from the official address."""
-    archive = _download(split) if folder is None else folder / f"images_{split}.zip"
-    if not archive.exists():
-        raise FileNotFoundError(f"{archive} is missing; it is one of the two official Omniglot zips")
-    store = read_zip(archive, f"omniglot-{split}")
+    name = f"images_{split}.zip"
+    if folder is not None and not (folder / name).exists():
+        raise FileNotFoundError(f"{folder / name} is missing; it is one of the two official Omniglot zips")
+    archive = folder / name if folder is not None else fetch(URL + name, cache_folder() / name, md5=MD5[split])
+    store = read_zip(archive, f"omniglot-{split}", problems)
     store.save(store_path(split))
     return store
 
 
-def read_zip(archive: Path, name: str) -> Store:
+def read_zip(archive: Path, name: str, problems: Problems | None = None) -> Store:
     """Read `.../alphabet/character/drawing.png` members; nothing is ever unpacked to disk."""
-    classes: dict[str, list[np.ndarray]] = {}
+    return Store.of(name, _drawings(archive, problems or Problems(strict=True)))
+
+
+def _drawings(archive: Path, problems: Problems) -> Classed:
+    found = False
     try:
         with zipfile.ZipFile(archive) as file:
             for member in sorted(file.namelist()):
-                if member.endswith(".png"):
-                    alphabet, character = Path(member).parts[-3:-1]
-                    classes.setdefault(f"{alphabet}/{character}", []).append(_read_image(file.read(member), member))
-    except (zipfile.BadZipFile, EOFError) as error:
+                parts = member.split("/")
+                if not member.endswith(".png") or len(parts) < 3:
+                    continue
+                found = True
+                with file.open(member) as drawing:
+                    data = drawing.read(LARGEST)
+                try:
+                    picture = decode(data, SIZE, channels=1)
+                except ValueError as error:
+                    problems.add(f"{archive}: {member}", "cannot be read", str(error))
+                else:
+                    yield "/".join(parts[-3:-1]), picture[None]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ValueError(f"{archive} is no whole zip file ({error}); delete it and fetch it again") from error
-    if not classes:
+    if not found:
         raise ValueError(f"{archive} has no alphabet/character/*.png members, so it is not an Omniglot archive")
-    counts = [len(drawings) for drawings in classes.values()]
-    images = torch.from_numpy(np.stack([image for drawings in classes.values() for image in drawings]))
-    return Store(name, images.unsqueeze(1), torch.tensor([0, *counts]).cumsum(0), tuple(classes))
-
-
-def _read_image(data: bytes, member: str) -> np.ndarray:
-    try:
-        image = Image.open(io.BytesIO(data)).convert("L")
-        return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
-    except Exception as error:
-        raise ValueError(f"the picture {member} cannot be read: {error}") from error
-
-
-def _download(split: Split) -> Path:
-    import pooch
-
-    name = f"images_{split}.zip"
-    found = pooch.retrieve(
-        URL + name,
-        known_hash=f"md5:{MD5[split]}",
-        fname=name,
-        path=cache_folder(),
-        progressbar=_ProgressBar(),  # pyright: ignore[reportArgumentType]
-    )
-    return Path(found)
-
-
-class _ProgressBar:
-    """The few methods pooch asks of a progress bar, drawn by rich."""
-
-    total = 0.0
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(TextColumn("downloading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-
-    def update(self, n: float) -> None:
-        if not self._bar.tasks:
-            self._bar.start()
-            self._bar.add_task("", total=self.total)
-        self._bar.advance(self._bar.task_ids[0], n)
-
-    def reset(self) -> None:
-        """pooch calls this to finish on exactly 100 %."""
-
-    def close(self) -> None:
-        self._bar.stop()

@@ -8,7 +8,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,18 @@ class Store:
     def counts(self) -> Int[Tensor, "k"]:
         """Examples of each class."""
         return self.starts.diff()
+
+    @classmethod
+    def of(cls, name: str, parts: Iterable[tuple[str, Shaped[np.ndarray, "n *item"]]]) -> "Store":
+        """From the examples of classes, in memory; what is large goes through a `StoreWriter`."""
+        classes: dict[str, list[np.ndarray]] = {}
+        for class_name, items in parts:
+            classes.setdefault(class_name, []).append(items)
+        if not classes:
+            raise ValueError(f"there is nothing to put into {name}")
+        every = {class_name: np.concatenate(classes[class_name]) for class_name in sorted(classes)}
+        starts = torch.tensor([0, *map(len, every.values())]).cumsum(0)
+        return cls(name, torch.from_numpy(np.concatenate(list(every.values()))), starts, tuple(every))
 
     def save(self, path: Path) -> None:
         with StoreWriter(path, self.name, order="appearance") as writer:
