@@ -1,6 +1,6 @@
 """Sine regression: 10 sine functions, 10 examples each."""
 
-from sbmcl.config import ALPaCA, Offline, Online, Sine, Training
+from sbmcl.config import OML, ALPaCA, Offline, OMLReptile, Online, Sine, Training
 from sbmcl.experiment import Experiment
 
 
@@ -56,4 +56,49 @@ def sine_online_shuffled() -> Experiment[Sine, Online]:
     return Experiment("sine-online-shuffled", "sine/regression", "online", Sine(), method, Training(steps=0))
 
 
-RECIPES = [sine_alpaca, sine_alpaca_quick, sine_alpaca_deep, sine_offline, sine_online, sine_online_shuffled]
+def sine_oml() -> Experiment[Sine, OML]:
+    """OML with the published networks and training.
+
+    Paper: 0.0164
+    """
+    return Experiment("sine-oml", "sine/regression", "oml", Sine(), OML(), Training())
+
+
+def sine_oml_quick() -> Experiment[Sine, OML]:
+    """OML with the published networks, trained for minutes.
+
+    Paper: 0.0164
+    """
+    training = Training(steps=3_000, episodes=4, lr=1e-3, schedule="cosine", warmup=100, clip=1.0)
+    return Experiment("sine-oml-quick", "sine/regression", "oml", Sine(), OML(), training)
+
+
+def sine_oml_reptile() -> Experiment[Sine, OMLReptile]:
+    """OML-Reptile with the published networks and training.
+
+    Paper: 0.0271
+    """
+    return Experiment("sine-oml-reptile", "sine/regression", "oml-reptile", Sine(), OMLReptile(), Training(lr=1e-3))
+
+
+def sine_oml_reptile_quick() -> Experiment[Sine, OMLReptile]:
+    """OML-Reptile with the published networks, trained for minutes.
+
+    Paper: 0.0271
+    """
+    training = Training(steps=8_000, episodes=4, lr=1e-3, schedule="cosine", warmup=100, clip=1.0)
+    return Experiment("sine-oml-reptile-quick", "sine/regression", "oml-reptile", Sine(), OMLReptile(), training)
+
+
+RECIPES = [
+    sine_alpaca,
+    sine_alpaca_quick,
+    sine_alpaca_deep,
+    sine_offline,
+    sine_online,
+    sine_online_shuffled,
+    sine_oml,
+    sine_oml_quick,
+    sine_oml_reptile,
+    sine_oml_reptile_quick,
+]
