@@ -20,6 +20,7 @@ def evaluate(
     episodes: int | None = None,
     map: bool = False,
     forgetting: bool = False,
+    cost: bool = False,
     on: str | None = None,
     split: Literal["test", "validation"] = "test",
     which: Which | None = None,
@@ -39,6 +40,7 @@ def evaluate(
         episodes: Streams a setting; 512, or 20 for methods that learn each stream from nothing.
         map: Put the mode of the belief in place of the belief.
         forgetting: Ask about every earlier task after each task too: what is forgotten, and the curves of it.
+        cost: Measure bytes of state and milliseconds to learn and to answer as a stream grows to 10,000 examples too.
         on: Another data set than that of meta-training.
         split: The classes asked about; choose between models on validation, never on test.
         which: The best weights on validation or the last; without it the best, where there are any.
@@ -46,6 +48,7 @@ def evaluate(
         device: auto, cpu, cuda, cuda:1, ...
         threads: Cores to use; all unless limited.
     """
+    from sbmcl.cost import cost as cost_of
     from sbmcl.evaluate import evaluate as ask
     from sbmcl.evaluate import load, settings
     from sbmcl.forgetting import forgetting as ask_again
@@ -66,6 +69,11 @@ def evaluate(
                 rows = next(asking)
                 if forgetting:
                     rows += ask_again(learner, (k, s), episodes=count, at_mode=map, on=on, split=split)
+            append(file, rows)
+            found += rows
+        if cost:
+            with aside.status(f"{shown(run)}: the cost of a growing stream"):
+                rows = cost_of(learner)
             append(file, rows)
             found += rows
         console.print(beside_the_paper(found))
