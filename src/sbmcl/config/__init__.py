@@ -5,7 +5,7 @@ One file mirrors one file of `methods` or `data`. Nothing here imports torch unt
 
 from sbmcl.config.base import DataConfig, MethodConfig, Split
 from sbmcl.config.conjugate import PN, ALPaCA, GeMCL
-from sbmcl.config.data import DATA, Glyphs, Omniglot, Sine
+from sbmcl.config.data import CASIA, DATA, Celeb, Embeddings, Glyphs, Omniglot, Pictures, Sine
 from sbmcl.config.latent import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE
 from sbmcl.config.oml import OML, OMLReptile
 from sbmcl.config.sgd import Offline, Online
@@ -13,11 +13,14 @@ from sbmcl.config.training import Training
 from sbmcl.config.transformer import Transformer
 
 __all__ = [
+    "CASIA",
     "DATA",
     "OML",
     "PN",
     "ALPaCA",
+    "Celeb",
     "DataConfig",
+    "Embeddings",
     "GeMCL",
     "Glyphs",
     "LatentCompletion",
@@ -29,6 +32,7 @@ __all__ = [
     "Offline",
     "Omniglot",
     "Online",
+    "Pictures",
     "Sine",
     "Split",
     "Training",

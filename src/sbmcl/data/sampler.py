@@ -28,7 +28,7 @@ class StoreEpisodes(ABC):
         classes: Int[Tensor, "k"] | None,
         task: Task,
         *,
-        orientations: int,
+        orientations: int = 1,
         query_cap: int,
         device: torch.device | str,
     ):

@@ -30,6 +30,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("SBMCL_CACHE", Path.home() / ".cache" / "sbmcl"))
 
 
+def named_store(name: str) -> Path:
+    """The file of a store called so in the cache, or at this path."""
+    path = Path(name)
+    return path if path.suffix == ".safetensors" else cache_folder() / f"{name}.safetensors"
+
+
 @dataclass(frozen=True)
 class Store:
     """All examples of a data set, sorted by class: class `c` holds rows `starts[c]` to `starts[c + 1]`.
@@ -72,7 +78,7 @@ class Store:
     def load(cls, path: Path) -> "Store":
         """Memory-mapped: only what is drawn is ever read."""
         if not path.exists():
-            raise FileNotFoundError(f"there is no {path}; 'sbmcl data prepare' makes a store")
+            raise FileNotFoundError(f"there is no {path}; 'sbmcl data prepare SOURCE --name {path.stem}' makes it")
         try:
             with safe_open(path, framework="pt") as file:
                 header = file.metadata() or {}

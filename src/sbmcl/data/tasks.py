@@ -14,6 +14,7 @@ from torch import Tensor
 from sbmcl.data.episodes import Kind, TaskName
 
 Pictures = Float[Tensor, "b k n c h w"]
+Items = Shaped[Tensor, "b k n *item"]
 Targets = Shaped[Tensor, "b k n *y"]
 
 
@@ -21,22 +22,22 @@ Targets = Shaped[Tensor, "b k n *y"]
 class Task(Protocol):
     kind: ClassVar[Kind]
 
-    def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def shapes(self, picture: tuple[int, ...], /) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of one x and one y, given that of a picture."""
         ...
 
-    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, Targets | None]: ...
+    def __call__(self, pictures: Items, rng: torch.Generator, /) -> tuple[Tensor, Targets | None]: ...
 
 
 class Classification:
-    """y is the class's place in the episode."""
+    """y is the class's place in the episode; x may be a vector too."""
 
     kind: ClassVar[Kind] = "classes"
 
     def shapes(self, picture: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return picture, ()
 
-    def __call__(self, pictures: Pictures, rng: torch.Generator) -> tuple[Tensor, Targets]:
+    def __call__(self, pictures: Items, rng: torch.Generator) -> tuple[Tensor, Targets]:
         b, k, n = pictures.shape[:3]
         return pictures, torch.arange(k, device=pictures.device).view(1, k, 1).expand(b, k, n)
 
