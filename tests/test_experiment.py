@@ -1,0 +1,117 @@
+"""Experiments are plain data, and every recipe is one that can be built."""
+
+import json
+import subprocess
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from sbmcl.config import ALPaCA, Omniglot, Sine, Training
+from sbmcl.data.episodes import EpisodeShape
+from sbmcl.experiment import Experiment
+from sbmcl.methods.base import Method
+from sbmcl.recipes import ALL
+
+EXPERIMENT = Experiment(
+    "tiny", "sine/regression", "sbmcl", Sine(), ALPaCA(width=4, hidden=4), Training(steps=3), seed=5
+)
+
+
+def through_json(experiment: Experiment[Any, Any]) -> Experiment[Any, Any]:
+    return Experiment.from_json(json.loads(json.dumps(experiment.to_json())))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_recipe_survives_json(name: str) -> None:
+    experiment = ALL[name]()
+    again = through_json(experiment)
+    assert again == experiment
+    assert type(again.method) is type(experiment.method)
+    assert type(again.data) is type(experiment.data)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_recipe_goes_by_its_own_name_and_explains_itself(name: str) -> None:
+    experiment = ALL[name]()
+    assert experiment.recipe == name
+    assert name.startswith(experiment.data.name)
+    assert experiment.benchmark.split("/")[0] == experiment.data.name
+    assert "/" in experiment.benchmark
+    assert (ALL[name].__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_recipe_builds(name: str) -> None:
+    """On a source of the right kind and shapes, since not every data set lies on every machine."""
+    experiment = ALL[name]()
+    method = experiment.method.build(Like(experiment))
+    assert isinstance(method, Method)
+    assert sum(p.numel() for p in method.parameters()) > 1_000
+
+
+class Like:
+    """As the data of an experiment would say of itself."""
+
+    query_cap = 10
+
+    def __init__(self, experiment: Experiment[Any, Any]):
+        from sbmcl.data.tasks import task_named
+
+        if isinstance(experiment.data, Sine):
+            source = experiment.data.source("train")
+            self.x_shape, self.y_shape, self.kind = source.x_shape, source.y_shape, source.kind
+        else:
+            task = task_named(experiment.data.task)
+            channels = 3 if experiment.data.name == "celeb" else 1
+            self.x_shape, self.y_shape = task.shapes((channels, 32, 32))
+            self.kind = task.kind
+
+    def draw(self, *_: Any) -> Any:
+        raise AssertionError("a method is built from shapes, not from episodes")
+
+    check = draw
+
+
+def test_all_settings_survive_json() -> None:
+    training = Training(11, 3, EpisodeShape(4, 5, 6), 0.5, "cosine", 7, 8, 0.25, 1.0, 0.5, "bf16", True, 9, 10, 11, 12)
+    experiment = replace(EXPERIMENT, data=Omniglot("rotation", 0.0, 1, 1.0), training=training, seed=9)
+    assert through_json(experiment) == experiment
+    assert all(getattr(training, f.name) != f.default for f in fields(Training))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"training": {"steps": 1.5}}, "Training.steps is 1.5"),
+        ({"training": {"steps": True}}, "Training.steps is True"),
+        ({"training": {"schedule": "linear"}}, "Training.schedule is 'linear'"),
+        ({"training": {"lr": "1e-3"}}, "Training.lr is '1e-3'"),
+        ({"training": {"shape": {"tasks": 0}}}, "at least one of its tasks"),
+        ({"training": {"shape": {"ways": 5}}}, "EpisodeShape has no setting ways"),
+        ({"method": {"loss": "mae"}}, "ALPaCA.loss is 'mae'"),
+        ({"seed": "zero"}, "Experiment.seed is 'zero'"),
+        ({"colour": "red"}, "Experiment has no setting colour"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
+    plain = EXPERIMENT.to_json()
+    for name, value in change.items():
+        plain[name] = {**plain[name], **value} if isinstance(value, dict) else value
+    with pytest.raises(ValueError, match=message):
+        Experiment.from_json(plain)
+
+
+def test_a_setting_left_out_is_its_default() -> None:
+    plain = EXPERIMENT.to_json()
+    del plain["training"]["ema"]
+    del plain["seed"]
+    assert Experiment.from_json(plain) == replace(EXPERIMENT, seed=0)
+
+
+def test_recipes_are_listed_without_torch() -> None:
+    """It takes seconds to import, and a listing should take none."""
+    code = "import sys, sbmcl.recipes; [r() for r in sbmcl.recipes.ALL.values()]; print('torch' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout.strip() == "False"
