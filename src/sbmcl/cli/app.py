@@ -15,7 +15,7 @@ from rich.table import Table
 from sbmcl import __version__
 from sbmcl.cli.common import STYLE, Exit, Failure, aside, console, nearest
 from sbmcl.cli.completion import completion
-from sbmcl.cli.data import prepare
+from sbmcl.cli.data import info, prepare, verify
 from sbmcl.cli.demo import demo
 from sbmcl.cli.evaluate import evaluate
 from sbmcl.cli.recipes import recipes
@@ -29,7 +29,7 @@ VERBS: dict[str, Verb | dict[str, Verb]] = {
     "train": train,
     "evaluate": evaluate,
     "report": report,
-    "data": {"prepare": prepare},
+    "data": {"prepare": prepare, "info": info, "verify": verify},
     "completion": completion,
 }
 

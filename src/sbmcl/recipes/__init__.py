@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sbmcl.experiment import Experiment
-from sbmcl.recipes import glyphs, omniglot, sine
+from sbmcl.recipes import casia, celeb, embeddings, glyphs, omniglot, pictures, sine
 
 Recipe = Callable[[], Experiment[Any, Any]]
 
 ALL: dict[str, Recipe] = {
-    recipe.__name__.replace("_", "-"): recipe for module in (sine, glyphs, omniglot) for recipe in module.RECIPES
+    recipe.__name__.replace("_", "-"): recipe
+    for module in (sine, glyphs, omniglot, casia, celeb, pictures, embeddings)
+    for recipe in module.RECIPES
 }
 
 
