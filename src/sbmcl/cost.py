@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from sbmcl.episode import Episode, Examples
-from sbmcl.evaluate import Measure, Trained, learn_in_chunks, question
+from sbmcl.evaluate import Measure, Trained, learn_in_chunks, questions
 from sbmcl.methods.base import Method
 from sbmcl.results import LEARN_MS, QUERY_MS, STATE_BYTES, Row
 from sbmcl.state import map_tensors, state_bytes
@@ -27,7 +27,7 @@ def cost(trained: Trained, lengths: tuple[int, ...] = LENGTHS, *, seconds: float
     """Three rows with a curve over the lengths, and at the last length as the value; every time is taken for so long."""
     if not lengths or min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
         raise ValueError(f"lengths of a stream are counts from 1 that grow, but got {lengths}")
-    asked = question(trained, (10, 10))
+    (asked,) = questions(trained, [(10, 10)])
     measure, method, device = Measure(trained, asked), trained.method, trained.device
     episode, rng = next(asked.draw(1, measure.state_bytes, device))
     with torch.no_grad():

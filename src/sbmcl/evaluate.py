@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -83,8 +83,7 @@ def evaluate(
 ) -> Iterator[list[Row]]:
     """The rows of one setting after another; a setting the data cannot fill is refused before any work starts."""
     count = episodes or trained.experiment.method.default_episodes
-    asked = [question(trained, pair, on=on, split=split) for pair in pairs]
-    for each in asked:
+    for each in questions(trained, pairs, on=on, split=split):
         measure, tally = Measure(trained, each), Tally()
         for episode, rng in each.draw(count, measure.state_bytes, trained.device):
             tally.ask(trained.method, episode, rng, at_mode)
@@ -121,15 +120,18 @@ class Question:
         return shape if self.split == "test" else f"{shape}, {self.split}"
 
 
-def question(trained: Trained, pair: tuple[int, int], *, on: str | None = None, split: Asked = "test") -> Question:
+def questions(
+    trained: Trained, pairs: list[tuple[int, int]], *, on: str | None = None, split: Asked = "test"
+) -> list[Question]:
     """So many tasks and shots of a split; what cannot be drawn or does not fit the networks is refused."""
     data = trained.experiment.data if on is None else other_data(trained.experiment.data, on)
     source = data.source(split)
     if source is None:
         raise ValueError("the run kept no validation classes (data.validation is 0); evaluate on the test split")
-    shape = EpisodeShape(*pair, queries_for(pair[0], source.query_cap))
-    source.check(shape)
-    return Question(data.name, source, split, shape)
+    shapes = [EpisodeShape(k, s, queries_for(k, source.query_cap)) for k, s in pairs]
+    for shape in shapes:
+        source.check(shape)
+    return [Question(data.name, source, split, shape) for shape in shapes]
 
 
 def other_data(data: DataConfig, name: str) -> DataConfig:
@@ -137,13 +139,13 @@ def other_data(data: DataConfig, name: str) -> DataConfig:
     if name not in DATA:
         raise ValueError(f"no data set is called {name!r}; known are {', '.join(sorted(DATA))}")
     task = getattr(data, "task", None)
-    if (task is None) == any(setting.name == "task" for setting in fields(DATA[name])):  # pyright: ignore
-        raise ValueError(f"{name} cannot be asked the way {data.name} is: only one of them has pictures")
+    if (task is None) == hasattr(DATA[name], "task"):
+        raise ValueError(f"{name} cannot be asked the way {data.name} is: one has pictures, the other has not")
     other = DATA[name]() if task is None else DATA[name](task=task)  # pyright: ignore[reportCallIssue]
     mine, theirs = data.source("test"), other.source("test")
     assert mine is not None, "only a validation split may be switched off"
     assert theirs is not None, "only a validation split may be switched off"
-    if (mine.x_shape, mine.y_shape) != (theirs.x_shape, theirs.y_shape):
+    if (mine.kind, mine.x_shape, mine.y_shape) != (theirs.kind, theirs.x_shape, theirs.y_shape):
         raise ValueError(
             f"the networks were made for {data.name}, where x is {mine.x_shape} and y {mine.y_shape}; in {name} x is "
             f"{theirs.x_shape} and y {theirs.y_shape}, which they cannot take"

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sbmcl.episode import Episode, Examples
-from sbmcl.evaluate import Asked, Measure, Trained, learn_in_chunks, question
+from sbmcl.evaluate import Asked, Measure, Trained, learn_in_chunks, questions
 from sbmcl.heads import ClassHead
 from sbmcl.methods.base import Method
 from sbmcl.results import AVERAGE, FINAL, LEARNED, Row, mean_and_spread
@@ -40,7 +40,7 @@ def forgetting(
     """Ask about all tasks so far after every task of so many streams."""
     if pair[0] < 2:
         raise ValueError(f"forgetting takes at least 2 tasks, but got {pair[0]}")
-    asked = question(trained, pair, on=on, split=split)
+    (asked,) = questions(trained, [pair], on=on, split=split)
     count = episodes or trained.experiment.method.default_episodes
     measure, parts = Measure(trained, asked), []
     for episode, rng in asked.draw(count, measure.state_bytes, trained.device):
