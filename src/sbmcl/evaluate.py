@@ -232,14 +232,14 @@ class Tally:
 
     def _ask_novelty(self, method: Method[Any], episode: Episode) -> None:
         """Can queries of tasks never learned be told? The same queries, asked after the first half of the tasks."""
-        half = int(episode.stream.task.max()) // 2
-        seen = episode.stream.task[0] <= half
-        if half == 0:
+        last = int(episode.stream.task.max()) // 2  # of the tasks learned
+        seen = episode.stream.task[0] <= last
+        if bool(seen.all()):
             return
         state = learn_in_chunks(method, method.init(episode.size), episode.stream[: int(seen.sum())])
         novelty = method.novelty(state, episode.query.x)
         assert novelty is not None
-        known = episode.query.task[0] <= half
+        known = episode.query.task[0] <= last
         self.novelty.append((novelty[:, known].flatten().cpu(), novelty[:, ~known].flatten().cpu()))
 
 
