@@ -74,7 +74,7 @@ def _drawings(archive: Path, problems: Problems) -> Classed:
                     problems.add(f"{archive}: {member}", "cannot be read", str(error))
                 else:
                     yield "/".join(parts[-3:-1]), picture[None]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # whatever damage leads to
         raise ValueError(f"{archive} is no whole zip file ({error}); delete it and fetch it again") from error
     if not found:
         raise ValueError(f"{archive} has no alphabet/character/*.png members, so it is not an Omniglot archive")
