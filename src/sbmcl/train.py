@@ -226,12 +226,12 @@ def validate(method: Method[Any], source: EpisodeSource, training: Training, dev
     return torch.stack(scores).mean().item()
 
 
-def use_bf16(precision: str, method: nn.Module, device: torch.device) -> bool:
-    """bfloat16 pays for convolutions, on hardware that multiplies it; small linear layers gain nothing."""
+def use_bf16(precision: str, method: Method[Any], device: torch.device) -> bool:
+    """Whether networks run in bfloat16; left to itself, where the hardware multiplies it and it pays for the method."""
     if precision != "auto":
         return precision == "bf16"
     supported = torch.cpu._is_avx512_bf16_supported() if device.type == "cpu" else True
-    return supported and any(isinstance(module, nn.Conv2d) for module in method.modules())
+    return supported and method.gains_from_bf16
 
 
 class Meter:

@@ -30,7 +30,7 @@ class Training:
     ema: float = 0.0
     """Decay of a running average of the weights, which is then what is evaluated; 0 evaluates the weights themselves."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """Of the networks; beliefs are always float32. `auto` is bf16 where the encoder is convolutional."""
+    """Of the networks; beliefs are always float32. `auto` is bf16 where that pays: for convolutions and transformers."""
     compile: bool = False
     """Compile the encoder with torch.compile: a minute of waiting for a faster step."""
     log_every: int = 50
