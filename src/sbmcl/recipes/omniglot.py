@@ -1,6 +1,6 @@
 """Omniglot classification: 10 new characters, 10 drawings each."""
 
-from sbmcl.config import OML, GeMCL, Offline, OMLReptile, Omniglot, Online, Training
+from sbmcl.config import OML, GeMCL, Offline, OMLReptile, Omniglot, Online, Training, Transformer
 from sbmcl.experiment import Experiment
 
 
@@ -99,6 +99,57 @@ def omniglot_oml_reptile_quick() -> Experiment[Omniglot, OMLReptile]:
     return Experiment(name, "omniglot/classification", "oml-reptile", Omniglot(), method, training)
 
 
+def omniglot_tf() -> Experiment[Omniglot, Transformer]:
+    """The transformer, as published.
+
+    Paper: 0.014
+    """
+    return Experiment(
+        "omniglot-tf", "omniglot/classification", "tf", Omniglot(validation=0.0), Transformer(), Training()
+    )
+
+
+def omniglot_tf_quick() -> Experiment[Omniglot, Transformer]:
+    """The transformer with the published widths and layer norm, trained for minutes.
+
+    Paper: 0.014
+    """
+    training = Training(steps=2_500, episodes=8, lr=5e-4, schedule="cosine", warmup=100, clip=1.0)
+    method = Transformer(norm=True, guided=500)
+    return Experiment("omniglot-tf-quick", "omniglot/classification", "tf", Omniglot(), method, training)
+
+
+def omniglot_linear_tf() -> Experiment[Omniglot, Transformer]:
+    """The linear transformer, as published but with codes for 500 classes instead of 50.
+
+    Paper: 0.125
+    """
+    method = Transformer("linear", head_width=512)
+    return Experiment(
+        "omniglot-linear-tf", "omniglot/classification", "linear-tf", Omniglot(validation=0.0), method, Training()
+    )
+
+
+def omniglot_linear_tf_quick() -> Experiment[Omniglot, Transformer]:
+    """The linear transformer with the published widths and layer norm, trained for minutes.
+
+    Paper: 0.125
+    """
+    training = Training(steps=1_000, episodes=4, lr=5e-4, schedule="cosine", warmup=100, clip=1.0)
+    method = Transformer("linear", head_width=512, norm=True, guided=200)
+    return Experiment("omniglot-linear-tf-quick", "omniglot/classification", "linear-tf", Omniglot(), method, training)
+
+
+def omniglot_linear_tf_small() -> Experiment[Omniglot, Transformer]:
+    """The linear transformer with heads as wide as the softmax one's and layer norm, trained for minutes.
+
+    Paper: 0.125 (heads 512 wide)
+    """
+    training = Training(steps=2_500, episodes=8, lr=5e-4, schedule="cosine", warmup=100, clip=1.0)
+    method = Transformer("linear", norm=True, guided=500)
+    return Experiment("omniglot-linear-tf-small", "omniglot/classification", "linear-tf", Omniglot(), method, training)
+
+
 RECIPES = [
     omniglot_gemcl,
     omniglot_gemcl_quick,
@@ -110,4 +161,9 @@ RECIPES = [
     omniglot_oml_quick,
     omniglot_oml_reptile,
     omniglot_oml_reptile_quick,
+    omniglot_tf,
+    omniglot_tf_quick,
+    omniglot_linear_tf,
+    omniglot_linear_tf_quick,
+    omniglot_linear_tf_small,
 ]

@@ -1,6 +1,6 @@
 """Sine regression: 10 sine functions, 10 examples each."""
 
-from sbmcl.config import OML, ALPaCA, Offline, OMLReptile, Online, Sine, Training
+from sbmcl.config import OML, ALPaCA, Offline, OMLReptile, Online, Sine, Training, Transformer
 from sbmcl.experiment import Experiment
 
 
@@ -90,6 +90,53 @@ def sine_oml_reptile_quick() -> Experiment[Sine, OMLReptile]:
     return Experiment("sine-oml-reptile-quick", "sine/regression", "oml-reptile", Sine(), OMLReptile(), training)
 
 
+def sine_tf() -> Experiment[Sine, Transformer]:
+    """The transformer, as published.
+
+    Paper: 0.0009
+    """
+    return Experiment("sine-tf", "sine/regression", "tf", Sine(), Transformer(), Training())
+
+
+def sine_tf_quick() -> Experiment[Sine, Transformer]:
+    """The transformer with the published widths and layer norm, trained for minutes.
+
+    Paper: 0.0009
+    """
+    training = Training(steps=2_500, episodes=8, lr=5e-4, schedule="cosine", warmup=100, clip=1.0)
+    method = Transformer(norm=True, guided=500)
+    return Experiment("sine-tf-quick", "sine/regression", "tf", Sine(), method, training)
+
+
+def sine_linear_tf() -> Experiment[Sine, Transformer]:
+    """The linear transformer, as published.
+
+    Paper: 0.0031
+    """
+    method = Transformer("linear", head_width=512)
+    return Experiment("sine-linear-tf", "sine/regression", "linear-tf", Sine(), method, Training())
+
+
+def sine_linear_tf_quick() -> Experiment[Sine, Transformer]:
+    """The linear transformer with the published widths and layer norm, trained for minutes.
+
+    Paper: 0.0031
+    """
+    training = Training(steps=1_000, episodes=4, lr=5e-4, schedule="cosine", warmup=100, clip=1.0)
+    method = Transformer("linear", head_width=512, norm=True, guided=200)
+    return Experiment("sine-linear-tf-quick", "sine/regression", "linear-tf", Sine(), method, training)
+
+
+def sine_linear_tf_small() -> Experiment[Sine, Transformer]:
+    """The linear transformer with heads as wide as the softmax one's and layer norm, trained for minutes.
+
+    Paper: 0.0031 (heads 512 wide)
+    """
+    training = Training(steps=2_500, episodes=8, lr=5e-4, schedule="cosine", warmup=100, clip=1.0)
+    method = Transformer("linear", norm=True, guided=500)
+    return Experiment("sine-linear-tf-small", "sine/regression", "linear-tf", Sine(), method, training)
+
+
 RECIPES = [
     sine_alpaca,
     sine_alpaca_quick,
@@ -101,4 +148,9 @@ RECIPES = [
     sine_oml_quick,
     sine_oml_reptile,
     sine_oml_reptile_quick,
+    sine_tf,
+    sine_tf_quick,
+    sine_linear_tf,
+    sine_linear_tf_quick,
+    sine_linear_tf_small,
 ]
