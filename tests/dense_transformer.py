@@ -14,7 +14,8 @@ from sbmcl.episode import Episode
 
 
 def dense_prediction(method: Any, episode: Episode, codes: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-    """Predictions for all queries (of a classifier: scores of codes), and every layer's unnormalised log-weights `b h n t`."""
+    """Predictions for all queries (of a classifier: scores of codes), and what every layer made of them and the stream's
+    tokens, `b h n t`: logits of softmax attention, unnormalised weights of linear attention."""
     seen, asked = episode.stream, episode.query
     batch, length, queries = len(seen.x), len(seen), len(asked)
     x = encoded(method.x_encoder, torch.cat([seen.x, asked.x], dim=1))
@@ -27,11 +28,11 @@ def dense_prediction(method: Any, episode: Episode, codes: Tensor | None = None)
     mask[: 2 * length, : 2 * length] = torch.ones(2 * length, 2 * length).tril().bool()
     mask[2 * length :, : 2 * length] = True
     mask[2 * length :, 2 * length :] = torch.eye(queries).bool()
-    weights = []
+    looks = []
     for block in method.trunk.blocks:
-        h, log_weights = dense_block(block, h, mask)
-        weights.append(log_weights[:, :, 2 * length :, : 2 * length])
-    return method.output(method.trunk.norm(h[:, 2 * length :])), weights
+        h, scores = dense_block(block, h, mask)
+        looks.append(scores[:, :, 2 * length :, : 2 * length])
+    return method.output(method.trunk.norm(h[:, 2 * length :])), looks
 
 
 def dense_block(block: Any, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,15 +40,17 @@ def dense_block(block: Any, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     q = heads(block.query(normed), block.heads)
     k, v = (heads(part, block.heads) for part in block.key_value(normed).chunk(2, dim=-1))
     if block.kind == "softmax":
-        log_weights = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
     else:
         q, k = (torch.where(u > 0, u + 1, u.clamp(max=0).exp()) for u in (q, k))
-        log_weights = (q @ k.transpose(-1, -2)).log()
-    weights = log_weights.masked_fill(~mask, -math.inf).softmax(-1)
+        scores = q @ k.transpose(-1, -2)
+        weights = scores * mask
+        weights = weights / weights.sum(-1, keepdim=True)
     seen = (weights @ v).transpose(1, 2).flatten(2)
     h = h + F.dropout(block.project(seen), block.dropout, block.training)
     fed = block.down(F.gelu(block.up(block.norm_feed(h))))
-    return h + F.dropout(fed, block.dropout, block.training), log_weights
+    return h + F.dropout(fed, block.dropout, block.training), scores
 
 
 def encoded(network: Any, values: Tensor) -> Tensor:

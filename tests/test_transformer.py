@@ -40,9 +40,12 @@ def rng() -> torch.Generator:
 def oracle_loss(method: Any, episode: Episode) -> tuple[Tensor, list[Tensor]]:
     """The published loss, with the auxiliary one of every layer (SPEC 3.4)."""
     codes = None if method.codebook is None else method.codebook.draw(episode.size, rng=rng(), device=method.device)
-    prediction, weights = dense_prediction(method, episode, codes)
+    prediction, looks = dense_prediction(method, episode, codes)
     target = episode.query.targets if codes is None else codes.gather(1, episode.query.targets)
-    return method.head.loss(prediction, target), [pooled_cross_entropy(w, episode) for w in weights]
+    linear = isinstance(method.trunk.start(1, torch.float64)[0], LinearSums)
+    return method.head.loss(prediction, target), [
+        pooled_cross_entropy(s.log() if linear else s, episode) for s in looks
+    ]
 
 
 def pooled_cross_entropy(log_weights: Tensor, episode: Episode) -> Tensor:
