@@ -1,10 +1,10 @@
-"""What the dual form of OML's inner loop saves, against the plain loop over matrices of every episode's own: the oracle of the
-tests.
+"""What the dual form of OML's inner loop saves, against the plain loop over matrices of every episode's own: the oracle
+of the tests.
 
     python benchmarks/oml.py
 
-prints ratios for the forward and backward pass of 16 episodes of 100 examples, 512 wide: of the CPU time of one thread, both
-sides measured in turn within one run, and of the peak memory, each side in a process of its own.
+prints ratios for the forward and backward pass of 16 episodes of 100 examples, 512 wide: of the CPU time of one thread,
+both sides measured in turn within one run, and of the peak memory, each side in a process of its own.
 """
 
 import math

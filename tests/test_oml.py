@@ -13,13 +13,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import vmap
 
+from methods import pictures
 from plain_loop import Weights, final_weights, outputs
-from sbmcl.data.episodes import rng_for
+from sbmcl import config
+from sbmcl.config import Sine, Training
+from sbmcl.data.episodes import EpisodeShape, rng_for
+from sbmcl.data.sine import SineSource
 from sbmcl.episode import Episode, Examples
+from sbmcl.experiment import Experiment
 from sbmcl.heads import AngleHead, ClassHead, Head, VectorHead
 from sbmcl.methods.oml import BLOCK, OML, FastState, OMLReptile
 from sbmcl.nets.fast import FastMLP, FastWeights
 from sbmcl.nets.mlp import MLP
+from sbmcl.train import new_learner, one_step
 
 DIM, OUT, SHAPE = 6, 5, (2, 9, 4)  # of the codes, of the answers; episodes, stream, queries
 
@@ -263,3 +269,50 @@ def test_training_lowers_the_loss() -> None:
                 step.step()
             losses.append(loss.item())
         assert losses[-1] < 0.9 * losses[0], kind
+
+
+def count(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
+
+
+@pytest.mark.parametrize("of", [config.OML, config.OMLReptile])
+def test_the_published_sizes(of: type[config.OML]) -> None:
+    """In millions, all weights and the fast ones (SPEC 3.5)."""
+    for source, size, fast in ((SineSource(), 0.579, 0.288), (pictures(size=32), 2.280, 0.776)):
+        method = of().build(source)
+        assert isinstance(method, OML)
+        assert round(count(method) / 1e6, 3) == size
+        assert round(count(method.fast) / 1e6, 3) == fast
+        assert all(not linear.bias.any() for linear in method.fast.linears)
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"method\.rate"):
+        config.OML(rate=0.0)
+    with pytest.raises(ValueError, match=r"method\.width"):
+        config.OML(width=0)
+    with pytest.raises(ValueError, match=r"method\.classes"):
+        config.OML(classes=1)
+    with pytest.raises(ValueError, match="share"):
+        config.OMLReptile(pull=1.5)
+    with pytest.raises(ValueError, match="for classifiers"):
+        config.OML(redraw=True).build(SineSource())
+    with pytest.raises(ValueError, match="classes, vectors or angles"):
+        config.OML().build(pictures("generation"))
+
+
+def test_the_outer_loop_moves_reptiles_start_its_own_way() -> None:
+    """Exactly by the pull and untouched by clipping, schedule and Adam; all else is Adam's."""
+    training = Training(steps=2, episodes=2, shape=EpisodeShape(2, 2, 2), clip=1e-6, warmup=100)
+    experiment = Experiment("r", "b", "oml-reptile", Sine(), config.OMLReptile(width=8, hidden=6, pull=0.5), training)
+    learner = new_learner(experiment, SineSource(), torch.device("cpu"))
+    method = learner.method
+    assert isinstance(method, OMLReptile)
+    before = {name: weight.detach().clone() for name, weight in method.named_parameters()}
+    one_step(learner, experiment, SineSource(), torch.device("cpu"))
+    for name, weight in method.named_parameters():
+        moved = weight.detach() - before[name]
+        assert moved.any() or name == "encoder.3.bias", f"{name}; a bias in front of a batch-norm has no slope"
+        if name.startswith("fast"):
+            assert weight.grad is not None
+            torch.testing.assert_close(moved, -0.5 * weight.grad, rtol=0, atol=1e-6)

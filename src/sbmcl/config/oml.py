@@ -28,7 +28,7 @@ class OML(MethodConfig):
     classes: int = 1_000
     """Outputs of a classifier: the most classes a stream can have."""
     redraw: bool = False
-    """A classifier's last layer is drawn anew for every stream, as published, and not meta-learned; labels have no codes."""
+    """Draw a classifier's last layer anew for every stream, as published, in place of codes and a meta-learned one."""
 
     def __post_init__(self) -> None:
         for name in ("width", "hidden"):

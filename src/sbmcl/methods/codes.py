@@ -1,7 +1,7 @@
 """Label codes: which output of a fixed vocabulary stands for which label, drawn anew for every stream.
 
-Methods whose outputs are a fixed list (OML, transformers) would otherwise meet label 3 always as output 3 and could learn
-what the third class of a stream looks like. It knows labels and outputs, no method.
+Methods whose outputs are a fixed list (OML, transformers) would otherwise meet label 3 always as output 3, and outputs
+that no stream of meta-training reached would never be trained. It knows labels and outputs, no method.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from sbmcl.episode import Examples
 
 @dataclass(frozen=True)
 class Codebook:
-    """A vocabulary of `size` codes. What an episode remembers of it is a permutation: label `c` is written as `codes[c]`.
+    """A vocabulary of `size` codes. What an episode remembers is a permutation of it: label `c` is written `codes[c]`.
 
-    Labels are 0..size-1 in any order. The codes that no label uses yet are the rest of the permutation, so nothing has to
-    know the number of classes.
+    Labels are 0..size-1 in any order. The codes that no label uses yet are the rest of the permutation, so nothing has
+    to know the number of classes.
     """
 
     size: int
@@ -43,8 +43,8 @@ class Codebook:
     def by_label(self, codes: Int[Tensor, "b v"], scores: Float[Tensor, "b n v"]) -> Float[Tensor, "b n v"]:
         """Scores of codes, put in the order of the labels.
 
-        The columns after those of the classes met so far are the codes nobody uses. They stay, so that a likelihood is one
-        over the whole vocabulary and picking an unused code is an error, as published (SPEC 3.4, D22).
+        The columns after those of the classes met so far are the codes nobody uses. They stay, so that a likelihood is
+        one over the whole vocabulary and picking an unused code is an error, as published (SPEC 3.4, D22).
         """
         return scores.gather(-1, codes.unsqueeze(1).expand_as(scores))
 

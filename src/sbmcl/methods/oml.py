@@ -1,9 +1,10 @@
-"""OML and OML-Reptile: every example is one step of gradient descent on a small network with meta-learned initial weights.
+"""OML and OML-Reptile: every example is one step of gradient descent on a small network with meta-learned initial
+weights.
 
-The encoder stands still while a stream is learned; the state is the fast weights behind it, fixed in size, and the label
-codes of a classifier (SPEC 3.2, 5; Javed and White 2019). What the fast layers give becomes a prediction in `OML.answer`:
-another model of them, with parts between or after, overrides that method alone, since the loss of an inner step is the
-head's loss of that prediction and its gradient is taken through whatever it went through.
+The encoder stands still while a stream is learned; the state is the fast weights behind it, fixed in size, and the
+label codes of a classifier (SPEC 3.2, 5; Javed and White 2019). What the fast layers give becomes a prediction in
+`OML.answer`: another model of them, with parts between or after, overrides that method alone, since the loss of an
+inner step is the head's loss of that prediction and its gradient is taken through whatever it went through.
 """
 
 import math
@@ -31,12 +32,13 @@ class FastState:
 
 
 class OML(Method[FastState]):
-    """The outer loop differentiates the queries' loss through all inner steps, in the encoder, the initial fast weights and the
-    inner rate, one logarithm for all layers.
+    """The outer loop differentiates the queries' loss through all inner steps, in the encoder, the initial fast weights
+    and the inner rate, one logarithm for all layers.
 
-    A classifier has an output for each of `classes` codes. Its last layer is meta-learned and labels get new codes in every
-    stream; with `redraw` they do not, and the last layer starts anew from random weights instead, as published (SPEC D10).
-    `decoder` makes a prediction of the last layer's output; the inner steps leave it alone.
+    A classifier has an output for each of `classes` codes. Its last layer is meta-learned and labels get new codes in
+    every stream; with `redraw` they do not, and the last layer starts anew from random weights instead, as published
+    (SPEC D10). `decoder` makes a prediction of the last layer's output; the inner steps leave it alone, and what it
+    gives must not depend on who else is in the batch (see `nets.fast.Loss`).
     """
 
     def __init__(
@@ -137,12 +139,12 @@ class OML(Method[FastState]):
 
 
 class OMLReptile(OML):
-    """The initial fast weights follow those that streams end with, w <- w + pull * (mean of the ends - w); no gradient passes
-    through an inner step (Nichol et al. 2018).
+    """The initial fast weights follow those that streams end with, w <- w + pull * (mean of the ends - w); no gradient
+    passes through an inner step (Nichol et al. 2018).
 
-    The encoder learns from the queries alone, with the ends as constants. So does the inner rate (which never moves as published,
-    SPEC D11), from W_T = W_0 - rate * sum_t g_t with each step's gradient g_t as a constant: it grows while the
-    queries' gradient points the way that the steps went.
+    The encoder learns from the queries alone, with the ends as constants. So does the inner rate (which never moves as
+    published, SPEC D11), from W_T = W_0 - rate * sum_t g_t with each step's gradient g_t as a constant: it grows while
+    the queries' gradient points the way that the steps went.
     """
 
     def __init__(self, *arguments: Any, pull: float = 0.1, **options: Any):

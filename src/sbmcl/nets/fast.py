@@ -1,16 +1,18 @@
 """Fast weights: layers that take one step of gradient descent after every example, in their exact dual form.
 
-It knows vectors, losses and how to differentiate through the whole stream of steps; no episodes and no labels. `b` learners
-stand side by side, each with a stream of its own. A model of fast layers is any function that calls `layer(k, x)` for its
-k-th layer: fixed parts, such as a decoder, go before, between and after, and errors pass through them.
+It knows vectors, losses and how to differentiate through the whole stream of steps; no episodes and no labels. `b`
+learners stand side by side, each with a stream of its own. A model of fast layers is any function that calls
+`layer(k, x)` for its k-th layer; fixed parts, such as a decoder, go between and after, and errors pass through them.
 
 A step on one example changes a linear layer by a matrix of rank one, so the layer after `t` examples is
 
     W_t x + b_t = W_0 x + b_0 - rate * sum_{i<t} delta_i (<a_i, x> + 1)
 
-with a_i its input and delta_i the gradient of the loss with respect to its output at example i. Keeping these two vectors in
-place of a matrix for each learner and step makes the steps products of small matrices with the shared W_0, and the memory
-that of the stream itself. The weights themselves are one product at the end: W_T = W_0 - rate * sum_t delta_t a_t^T.
+with a_i its input and delta_i the gradient of the loss with respect to its output at example i. Keeping these two
+vectors in place of a matrix for each learner and step makes the steps products of small matrices with the shared W_0,
+and the memory that of the stream itself. The weights are one product, at the end:
+
+    W_T = W_0 - rate * sum_t delta_t a_t^T,    b_T = b_0 - rate * sum_t delta_t
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +31,9 @@ Layer = Callable[[int, Tensor], Tensor]
 Loss = Callable[[Layer, Tensor, Any], Tensor]
 """`loss(layer, x, target)` is the loss of one example `x` (`b 1 i`) of each learner, summed over the learners.
 
-It calls each fast layer once, layer 0 on `x` itself. It has to be differentiable twice and to give the same whenever it is
-called: the backward pass calls it again, so noise comes in through `target` and batch-norms stand still.
+It calls each fast layer once, layer 0 on `x`, and uses `x` for nothing else. It has to be differentiable twice and to
+give the same whenever it is called: the backward pass calls it again, so noise comes in through `target` and
+batch-norms stand still.
 """
 
 
@@ -42,7 +45,9 @@ class FastWeights:
     bias: Float[Tensor, "*b o"]
 
     def __call__(self, x: Float[Tensor, "b n i"]) -> Float[Tensor, "b n o"]:
-        return x @ self.weight.mT + self.bias.unsqueeze(-2)
+        # Weights expanded but not yet changed are still one matrix, and a product with one is faster than with each
+        same = self.weight.dim() == 3 and self.weight.stride(0) == 0
+        return x @ (self.weight[0] if same else self.weight).mT + self.bias.unsqueeze(-2)
 
     def for_each(self, batch: int) -> "FastWeights":
         """From the same for all learners to each learner's own."""
@@ -104,8 +109,8 @@ def descend(
     """One step of gradient descent on each example of `x` in turn, in all layers at once.
 
     `target` is any tree of tensors `b t ...` and a constant. Gradients flow to `start`, `rate`, `x` and to `fixed`: the
-    parameters of whatever stands between or after the layers in `loss`. The first layer's inputs are all known beforehand,
-    so its part of the work is done for the whole stream at once.
+    parameters of whatever stands between or after the layers in `loss`. The first layer's inputs are all known
+    beforehand, so its part of the work is done for the whole stream at once.
     """
     known = start[0](x)
     gram = rate * (x @ x.mT + 1)
@@ -173,8 +178,8 @@ def _step(
     *,
     differentiable: bool,
 ) -> tuple[Tensor, ...]:
-    """What one example adds to what is kept. `first` is what the first layer makes of it; weights and biases of the layers
-    after that are `later`, and their inputs and errors so far are `past`."""
+    """What one example adds to what is kept. `first` is what the first layer makes of it; weights and biases of the
+    layers after that are `later`, and their inputs and errors so far are `past`."""
     inputs: dict[int, Tensor] = {}
     outputs: dict[int, Tensor] = {0: first if first.requires_grad else first.detach().requires_grad_()}
 
