@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from sbmcl.report import names
 from sbmcl.report.cells import MAIN_METRIC, Answers, Entry, Measured, Published, Question, Setting, drawn_entries
 from sbmcl.report.tables import where
-from sbmcl.results import FINAL, LEARNED, RELIABILITY, TRAINING
+from sbmcl.results import AVERAGE, FINAL, LEARN_MS, LEARNED, QUERY_MS, RELIABILITY, STATE_BYTES, TRAINING
 
 Place = tuple[str, str, str | None]  # benchmark, meta_train, meta_test
 WIDTH = 336  # px, and the narrowest screen that shows it whole
@@ -77,7 +77,8 @@ GROUPS = {
     "Training": "Score on validation against minutes of meta-training, each method on the hardware named in its rows.",
     "Memory": "Bytes of the state that a method carries, against the examples it has learned.",
     "Time": "Evaluation time of one example, learned or asked, against the length of the stream; hardware as in the rows.",
-    "Forgetting": "Score on each task right after it was learned, and again at the end of the stream.",
+    "Cost": "Bytes of state, and milliseconds for one example or one query at a time, as one stream goes on and on.",
+    "Forgetting": "Score on each task right after it was learned, again at the end of the stream, and on the mean so far.",
     "Calibration": "How far predictive probabilities can be trusted: likelihood, calibration error, accuracy by confidence.",
 }
 
@@ -93,10 +94,18 @@ def draw(found: Answers, paper: Iterable[Published]) -> list[Figure]:
         found, chosen, "Memory", "State (bytes)", lambda ours: fmean(r.state_bytes for r in ours.rows)
     )
     figures += _by_length(found, chosen, "Time", "Time per example (ms)", _milliseconds)
+    figures += _curves(found, chosen, STATE_BYTES, "Cost", "Examples learned", "State (bytes)", "memory", log_x=True)
+    figures += _curves(
+        found, chosen, LEARN_MS, "Cost", "Examples learned", "Milliseconds", "learning one more", log_x=True
+    )
+    figures += _curves(
+        found, chosen, QUERY_MS, "Cost", "Examples learned", "Milliseconds", "answering one query", log_x=True
+    )
     figures += _curves(
         found, chosen, LEARNED, "Forgetting", "Task, in order of arrival", "{metric}", "right after learning"
     )
     figures += _curves(found, chosen, FINAL, "Forgetting", "Task, in order of arrival", "{metric}", "at the end")
+    figures += _curves(found, chosen, AVERAGE, "Forgetting", "Tasks learned so far", "{metric}", "mean over them")
     for metric in ("nll", "ece"):
         figures += _side_metric(found, chosen, metric)
     figures += _curves(found, chosen, RELIABILITY, "Calibration", "Mean confidence", "accuracy", diagonal=True)
@@ -164,6 +173,7 @@ def _curves(
     when: str = "",
     *,
     diagonal: bool = False,
+    log_x: bool = False,
 ) -> list[Figure]:
     """Rows that carry a curve, of the first seed; of several settings the one nearest to 10 tasks, 10 shots."""
     curves: dict[Place, dict[str, list[tuple[float, float]]]] = defaultdict(dict)
@@ -177,7 +187,7 @@ def _curves(
         lines = [Line(method, points) for method, points in by_method.items()]
         title = f"{where(*place)}: {when}" if when else where(*place)
         label = y.format(metric=names.metric(MAIN_METRIC.get(place[0].split("/")[-1], "")))
-        figures.append(_figure(group, title, lines, x, label, stem=metric, diagonal=diagonal))
+        figures.append(_figure(group, title, lines, x, label, stem=metric, diagonal=diagonal, log_x=log_x))
     return figures
 
 
