@@ -37,8 +37,7 @@ def dense_prediction(method: Any, episode: Episode, codes: Tensor | None = None)
 
 def dense_block(block: Any, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     normed = block.norm_attention(h)
-    q = heads(block.query(normed), block.heads)
-    k, v = (heads(part, block.heads) for part in block.key_value(normed).chunk(2, dim=-1))
+    q, k, v = (heads(part, block.heads) for part in block.qkv(normed).chunk(3, dim=-1))
     if block.kind == "softmax":
         scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
         weights = scores.masked_fill(~mask, -math.inf).softmax(-1)

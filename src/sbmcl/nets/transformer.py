@@ -24,15 +24,14 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.head_width, self.kind, self.dropout = heads, head_width, kind, dropout
         self.norm_attention = nn.LayerNorm(width) if norm else nn.Identity()
-        self.query = nn.Linear(width, heads * head_width)
-        self.key_value = nn.Linear(width, 2 * heads * head_width)
+        self.qkv = nn.Linear(width, 3 * heads * head_width)
         self.project = nn.Linear(heads * head_width, width)
         self.norm_feed = nn.LayerNorm(width) if norm else nn.Identity()
         self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
 
     def start(self, batch: int, dtype: torch.dtype, *, kept: bool) -> Memory:
         """Nothing remembered yet. `kept`: as keys and values even where sums would do."""
-        like = self.query.weight.new_empty(batch, self.heads, 0, self.head_width, dtype=dtype)
+        like = self.qkv.weight.new_empty(batch, self.heads, 0, self.head_width, dtype=dtype)
         if self.kind == "softmax":
             return SoftmaxKept.empty(like)
         return LinearKept.empty(like) if kept else LinearSums.empty(like)
@@ -44,7 +43,9 @@ class Block(nn.Module):
 
     def write(self, memory: Memory, h: Tokens) -> Memory:
         """Only the memory that they leave."""
-        return memory.write(*self._key_value(self.norm_attention(h)))
+        rows = slice(self.heads * self.head_width, None)
+        k, v = self._split(F.linear(self.norm_attention(h), self.qkv.weight[rows], self.qkv.bias[rows]), 2)
+        return memory.write(self._featured(k), v)
 
     def ask(self, memory: Memory, h: Tokens) -> tuple[Tokens, Heads]:
         """Tokens apart: what becomes of them, and their attention's queries."""
@@ -52,13 +53,14 @@ class Block(nn.Module):
         return self._finish(h, memory.ask(q, k, v)), q
 
     def _heads(self, h: Tokens) -> tuple[Heads, Heads, Heads]:
-        h = self.norm_attention(h)
-        q = self.query(h).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        return features(q) if self.kind == "linear" else q, *self._key_value(h)
+        q, k, v = self._split(self.qkv(self.norm_attention(h)), 3)
+        return self._featured(q), self._featured(k), v
 
-    def _key_value(self, h: Tokens) -> tuple[Heads, Heads]:
-        k, v = self.key_value(h).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return features(k) if self.kind == "linear" else k, v
+    def _split(self, h: Tokens, parts: int) -> Float[Tensor, "p b h n d"]:
+        return h.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4)
+
+    def _featured(self, u: Heads) -> Heads:
+        return features(u) if self.kind == "linear" else u
 
     def _finish(self, h: Tokens, seen: Heads) -> Tokens:
         h = h + self._drop(self.project(seen.transpose(1, 2).flatten(2)))
