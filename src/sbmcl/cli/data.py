@@ -65,7 +65,7 @@ def prepare(
         first = next(parts, None)
         if first is None:
             raise ValueError(
-                f"{origin} has no example that could be used{': ' if problems else ''}{'; '.join(problems.messages)}"
+                f"{origin} has no example that could be used{': ' if problems.total else ''}{'; '.join(problems.messages)}"
             )
         called = named_store(name or ("pictures" if first[1].ndim == 4 else "embeddings"))
         with StoreWriter(called, called.stem, fewest=fewest) as writer:
@@ -76,8 +76,8 @@ def prepare(
             aside.print(f"{writer.left_out:,} classes of fewer than {fewest} examples were left out (--fewest)")
     for message in problems.messages:
         aside.print(f"skipped: {message}", markup=False, soft_wrap=True)
-    if len(problems):
-        aside.print(f"{len(problems):,} records were skipped; --strict refuses them instead")
+    if problems.total:
+        aside.print(f"{problems.total:,} records were skipped; --strict refuses them instead")
 
 
 def own(

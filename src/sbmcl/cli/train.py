@@ -172,9 +172,9 @@ def begin(experiment: Experiment[Any, Any], folder: Path, device: "torch.device"
     from sbmcl.train import steps_within
 
     RunFolder.refuse_used(folder)
-    source = experiment.data.source("train")
-    assert source is not None, "only a validation split may be switched off"
-    source.check(experiment.training.shape)
+    for split in ("train", "validation"):
+        if (source := experiment.data.source(split)) is not None:
+            source.check(experiment.training.shape)
     if not experiment.method.meta_trained:
         experiment = replace(experiment, budget=None, training=replace(experiment.training, steps=0))
     elif fit and experiment.budget is not None:

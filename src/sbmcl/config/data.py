@@ -145,9 +145,9 @@ class Pictures(PictureData):
 
     store: str = "pictures"
     """Name of a prepared store, or the path of one."""
-    test: float = 0.2
+    test: float = 0.25
     """Share of the classes for meta-test."""
-    validation: float = 0.1
+    validation: float = 0.2
     """Share of the other classes held out for choosing between models; 0 trains on all of them."""
     orientations: Literal[1, 8] = 1
     """Classes made of each meta-train class by quarter turns and mirroring."""
@@ -192,9 +192,9 @@ class Embeddings(DataConfig):
     """How many numbers at the end of a vector are to be predicted from the others; 0 asks for the class instead."""
     standardise: bool = True
     """Shift and scale every number by its mean and deviation in the meta-train classes."""
-    test: float = 0.2
+    test: float = 0.25
     """Share of the classes for meta-test."""
-    validation: float = 0.1
+    validation: float = 0.2
     """Share of the other classes held out for choosing between models; 0 trains on all of them."""
 
     def __post_init__(self) -> None:

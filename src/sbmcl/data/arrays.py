@@ -7,12 +7,12 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from sbmcl.data.reading import Classed, Fit, Problems, grouped, resized
+from sbmcl.data.reading import Classed, Fit, Problems, Readable, grouped, resized
 
 ROWS = 4096
 """Read at a time."""
@@ -92,7 +92,7 @@ def _blocks(
             yield first, np.frombuffer(data, dtype).reshape(wanted, *shape[1:])
 
 
-def _header(file: IO[bytes], what: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _header(file: Readable, what: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

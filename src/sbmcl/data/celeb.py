@@ -13,12 +13,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from PIL import Image
 
-from sbmcl.data.reading import MOST_PIXELS, Classed, Problems, batched, flattened, grouped, in_parallel
+from sbmcl.data.reading import MOST_PIXELS, Classed, Problems, Readable, batched, flattened, grouped, in_parallel
 from sbmcl.data.store import Store, StoreWriter, cache_folder
 
 SIZE = 32
@@ -101,7 +100,7 @@ def _face(data: bytes) -> np.ndarray:
     return np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1))
 
 
-def _lines(file: IO[bytes], path: Path, problems: Problems) -> Iterator[Line]:
+def _lines(file: Readable, path: Path, problems: Problems) -> Iterator[Line]:
     """Numbered lines; one that never ends is passed over piece by piece."""
     number = 0
     try:
@@ -118,7 +117,7 @@ def _lines(file: IO[bytes], path: Path, problems: Problems) -> Iterator[Line]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[Readable]:
     """The TSV itself, or the only one in a zip."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; name FaceImageCroppedWithAlignment.tsv, or a zip of it")

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Shaped, UInt8
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 Classed = Iterator[tuple[str, Shaped[np.ndarray, "n *item"]]]
 Fit = Literal["stretch", "pad"]
@@ -26,6 +26,15 @@ MOST_PIXELS = 50_000_000
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open file of bytes, in an archive or not."""
+
+    def read(self, n: int = -1, /) -> bytes: ...
+
+    def readline(self, n: int = -1, /) -> bytes: ...
 
 
 @dataclass
@@ -47,7 +56,8 @@ class Problems:
         if self.counts[kind] <= self.kept:
             self.messages.append(message)
 
-    def __len__(self) -> int:
+    @property
+    def total(self) -> int:
         return self.counts.total()
 
 
@@ -63,6 +73,8 @@ def decode(
                 raise ValueError(f"it says it has {image.width} x {image.height} pixels")
             image.load()
         image = flattened(image, channels)
+    except UnidentifiedImageError as error:
+        raise ValueError("no picture of a known format") from error
     except Exception as error:  # decoders raise whatever they like
         raise ValueError(f"{type(error).__name__}: {error}") from error
     return resized(image, size, fit, filter)

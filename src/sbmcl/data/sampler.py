@@ -57,7 +57,10 @@ class StoreEpisodes(ABC):
     def check(self, shape: EpisodeShape) -> None:
         """Say before any work starts whether such episodes can be drawn at all."""
         if shape.tasks > self.classes:
-            raise ValueError(f"{self.store.name} has {self.classes} classes here, fewer than {shape.tasks} tasks")
+            raise ValueError(
+                f"{self.store.name} has {self.classes} classes here, fewer than {shape.tasks} tasks; ask for fewer tasks, or "
+                f"split the classes otherwise"
+            )
         if shape.shots + shape.queries > self.fewest:
             raise ValueError(
                 f"{self.store.name} has classes of only {self.fewest} examples, fewer than {shape.shots} shots and "
