@@ -105,4 +105,8 @@ class Method(nn.Module, ABC, Generic[S]):
 
 def _channels_last(x: Tensor) -> Tensor:
     """Pictures laid out in memory as convolutions like them; anything else as it is."""
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+    if x.dim() != 4:
+        return x
+    if x.shape[1] == 1:  # both layouts are the same memory then, and only strides tell convolutions which one is meant
+        return x.contiguous().squeeze(1).unsqueeze(-1).movedim(-1, 1)
+    return x.contiguous(memory_format=torch.channels_last)
