@@ -72,7 +72,7 @@ def streams(name: str, config: Transformer) -> None:
 
         ratio = ""
         if tokens in (2_000, 8_000):
-            mine, plain = seconds(parts, dense, repeats=2)
+            mine, plain = seconds(parts, dense, repeats=1)
             ratio = f"{plain / mine:7.1f} times as fast as the dense form"
         else:
             (mine,) = seconds(parts)
@@ -90,15 +90,14 @@ def drawn(shots: int, *, batch: int) -> Episode:
     return SineSource().draw(EpisodeShape(10, shots, QUERIES // 10), batch, rng_for(0, "benchmark", 0))
 
 
-def seconds(*sides: Callable[[], None], repeats: int = 5) -> list[float]:
+def seconds(*sides: Callable[[], None], repeats: int = 3) -> list[float]:
     """The least CPU time of each, taken in turn."""
     best = [math.inf] * len(sides)
-    for repeat in range(repeats + 1):
+    for _ in range(repeats):
         for i, side in enumerate(sides):
             began = time.process_time()
             side()
-            if repeat:  # the first is to warm up
-                best[i] = min(best[i], time.process_time() - began)
+            best[i] = min(best[i], time.process_time() - began)
     return best
 
 

@@ -18,6 +18,7 @@ Heads = Float[Tensor, "b h n d"]
 Seen = Float[Tensor, "b h t d"]
 
 ROWS = 256  # tokens that look at a long memory at once, so that their mask stays a thin strip
+PLAIN = 1_024  # keys up to which all scores may be held at once
 
 
 class Memory(ABC):
@@ -95,7 +96,10 @@ class LinearKept(Kept):
     """
 
     def look(self, q: Heads, k: Heads, v: Heads) -> Heads:
-        return _ratio(*_added(_causal(q, k, v), _direct(q @ self.keys.mT, self.values)))
+        seen = _causal(q, k, v)
+        if self.keys.shape[2]:
+            seen = _added(seen, _direct(q @ self.keys.mT, self.values))
+        return _ratio(*seen)
 
     def ask(self, q: Heads, k: Heads, v: Heads) -> Heads:
         return _ratio(*_added(_itself(q, k, v), _direct(q @ self.keys.mT, self.values)))
@@ -152,7 +156,7 @@ def _direct(weights: Float[Tensor, "b h *n t"], v: Float[Tensor, "b h *t d"]) ->
 
 def _itself(q: Heads, k: Heads, v: Heads) -> Fraction:
     weight = (q * k).sum(-1, keepdim=True, dtype=_wide_type(q))
-    return weight * v, weight
+    return weight.to(v.dtype) * v, weight
 
 
 def _causal(q: Heads, k: Heads, v: Heads) -> Fraction:
@@ -199,7 +203,7 @@ def _softmax_attention(q: Heads, k: Seen, v: Seen, own: Bool[Tensor, "n n"] | No
     The kernel's gradients are slow on CPUs for streams as short as those that are trained on; the plain form's are not.
     """
     n, t = q.shape[2], k.shape[2]
-    if q.is_cpu and torch.is_grad_enabled():
+    if q.is_cpu and torch.is_grad_enabled() and t <= PLAIN:
         return _plain_attention(q, k, v, own)
     if own is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -56,8 +56,9 @@ class Block(nn.Module):
         q, k, v = self._split(self.qkv(self.norm_attention(h)), 3)
         return self._featured(q), self._featured(k), v
 
-    def _split(self, h: Tokens, parts: int) -> Float[Tensor, "p b h n d"]:
-        return h.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4)
+    def _split(self, h: Tokens, parts: int) -> list[Heads]:
+        """Each part by head, in memory of its own: what is remembered must not hold on to the rest."""
+        return [part.transpose(1, 2).contiguous() for part in h.unflatten(-1, (parts, self.heads, -1)).unbind(2)]
 
     def _featured(self, u: Heads) -> Heads:
         return features(u) if self.kind == "linear" else u
