@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ class StoreWriter:
         self.path, self.name, self.order, self.fewest = path, name, order, fewest
         self.left_out = 0  # classes
         self._numbers: dict[str, int] = {}
-        self._labels: list[Int[np.ndarray, "n"]] = []
+        self._labels = array("i")
         self._item: tuple[np.dtype[Any], tuple[int, ...]] | None = None
         self._spool_path = path.with_name(f"{path.name}.{os.getpid()}.spool.part")
         self._part_path = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -143,17 +144,12 @@ class StoreWriter:
         if item != self._item:
             raise ValueError(f"{class_name} has examples of {item}, but the first class has {self._item}")
         number = self._numbers.setdefault(class_name, len(self._numbers))
-        self._labels.append(np.full(len(items), number, np.int32))
+        self._labels.extend(array("i", [number]) * len(items))
         with _explained(self.path):
             self._spool.write(np.ascontiguousarray(items).data)
 
-    @property
-    def added(self) -> int:
-        """Examples so far."""
-        return sum(map(len, self._labels))
-
     def _finish(self) -> None:
-        label = np.concatenate(self._labels) if self._labels else np.zeros(0, np.int32)
+        label = np.array(self._labels, np.int32)
         counts = np.bincount(label, minlength=len(self._numbers))
         kept = [name for name, number in self._numbers.items() if counts[number] >= self.fewest]
         self.left_out = len(self._numbers) - len(kept)
