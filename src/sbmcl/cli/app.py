@@ -20,6 +20,7 @@ from sbmcl.cli.demo import demo
 from sbmcl.cli.evaluate import evaluate
 from sbmcl.cli.recipes import recipes
 from sbmcl.cli.report import report
+from sbmcl.cli.reproduce import reproduce
 from sbmcl.cli.train import train
 
 Verb = Callable[..., None]
@@ -29,6 +30,7 @@ VERBS: dict[str, Verb | dict[str, Verb]] = {
     "train": train,
     "evaluate": evaluate,
     "report": report,
+    "reproduce": reproduce,
     "data": {"prepare": prepare, "info": info, "verify": verify},
     "completion": completion,
 }
@@ -65,9 +67,6 @@ def main(arguments: list[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else Exit.FINE
     except KeyboardInterrupt:
         return failed("interrupted", Exit.INTERRUPTED)
-    except BrokenPipeError:  # whoever read us, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FINE
     except Failure as failure:
         return failed(str(failure), failure.code)
     except (ValueError, OSError) as error:

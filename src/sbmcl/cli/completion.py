@@ -1,10 +1,14 @@
 """`sbmcl completion`: what a shell needs to complete verbs, recipes and options."""
 
+import io
+import re
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout, suppress
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from sbmcl.cli.common import STYLE, console
 from sbmcl.cli.train import Options
 from sbmcl.recipes import ALL
 
@@ -32,7 +36,8 @@ def completion(shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional], /
     """
     from sbmcl.cli.app import VERBS
 
-    print((FOR_ZSH if shell == "zsh" else "") + SCRIPT.format(cases="\n".join(cases(VERBS))), end="")
+    script = (FOR_ZSH if shell == "zsh" else "") + SCRIPT.format(cases="\n".join(cases(VERBS)))
+    console.print(script, end="", markup=False, emoji=False, soft_wrap=True)
 
 
 def cases(verbs: dict[str, Any]) -> list[str]:
@@ -53,17 +58,19 @@ def case(pattern: str, words: Iterable[str]) -> str:
     return f"    {pattern}) words={' '.join(words)!r} ;;"
 
 
-def options(function: Callable[..., Any]) -> list[str]:
-    parser = tyro.extras.get_parser(function)
-    return [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+def options(function: Callable[..., Any], **how: Any) -> list[str]:
+    """Read off the help, which is where they are all written."""
+    page = io.StringIO()
+    with redirect_stdout(page), suppress(SystemExit):
+        tyro.cli(function, args=["--help"], config=STYLE, **how)
+    return list(dict.fromkeys(re.findall(r"(?<!\S)--[a-z][\w.-]*", page.getvalue())))
 
 
 def train_options() -> list[str]:
-    """Of all recipes together."""
-    configs = {(type(e.data), type(e.method)): e for e in (recipe() for recipe in ALL.values())}
+    """Of all recipes together; those that differ in settings only have the same."""
+    alike = {(type(e.data), type(e.method)): e for e in (recipe() for recipe in ALL.values())}
     found: dict[str, None] = {}
-    for (data, method), experiment in configs.items():
+    for (data, method), experiment in alike.items():
         kind = Options[data, method]  # pyright: ignore[reportInvalidTypeArguments]
-        parser = tyro.extras.get_parser(kind, default=Options.of(experiment))
-        found |= {flag: None for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+        found |= dict.fromkeys(options(kind, default=Options.of(experiment)))
     return list(found)

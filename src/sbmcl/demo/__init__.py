@@ -35,8 +35,7 @@ def experiment(steps: int = STEPS) -> Experiment[Sine, ALPaCA]:
     """The quick sine recipe, cut down to two minutes."""
     quick = sine_alpaca_quick()
     training = replace(quick.training, steps=steps, validate_every=150, validation_episodes=32)
-    method = replace(quick.method, noise=0.02)  # near what it is in the end: there are few steps to learn it in
-    return replace(quick, recipe="demo", method=method, training=training)
+    return replace(quick, recipe="demo", training=training)
 
 
 def show(folder: Path, *, steps: int = STEPS, tasks: tuple[int, ...] = TASKS, episodes: int = EPISODES) -> Path:
