@@ -147,6 +147,8 @@ class Pictures(PictureData):
     """Name of a prepared store, or the path of one."""
     test: float = 0.25
     """Share of the classes for meta-test."""
+    queries: int = 10
+    """At most so many queries of each task in an evaluation."""
     validation: float = 0.2
     """Share of the other classes held out for choosing between models; 0 trains on all of them."""
     orientations: Literal[1, 8] = 1
@@ -175,7 +177,7 @@ class Pictures(PictureData):
         if not len(classes):
             return None
         if split != "train":
-            return ImageEpisodes(store, classes, task=task, device=device)
+            return ImageEpisodes(store, classes, task=task, query_cap=self.queries, device=device)
         jitter = Jitter(self.degrees, self.shear, self.scale, self.shift)
         return ImageEpisodes(store, classes, task=task, orientations=self.orientations, jitter=jitter, device=device)
 
@@ -194,6 +196,8 @@ class Embeddings(DataConfig):
     """Shift and scale every number by its mean and deviation in the meta-train classes."""
     test: float = 0.25
     """Share of the classes for meta-test."""
+    queries: int = 10
+    """At most so many queries of each task in an evaluation."""
     validation: float = 0.2
     """Share of the other classes held out for choosing between models; 0 trains on all of them."""
 
@@ -218,7 +222,8 @@ class Embeddings(DataConfig):
             return None
         task = Regression(self.targets) if self.targets else Classification()
         mean, deviation = moments(store, torch.tensor(kept)) if self.standardise else (None, None)
-        return VectorEpisodes(store, classes, task=task, mean=mean, deviation=deviation, device=device)
+        cap = self.queries
+        return VectorEpisodes(store, classes, task=task, mean=mean, deviation=deviation, query_cap=cap, device=device)
 
 
 def check_share(name: str, share: float) -> None:
