@@ -39,8 +39,8 @@ class RunFolder:
         cls.refuse_used(path)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
-        write_atomically(path / "config.json", _pretty(experiment.to_json()))
         write_atomically(path / "environment.json", _pretty(environment(device)))
+        write_atomically(path / "config.json", _pretty(experiment.to_json()))  # last: it makes the folder a run
         return folder
 
     @staticmethod
