@@ -62,6 +62,7 @@ def omniglot_offline() -> Experiment[Omniglot, Offline]:
 def omniglot_online() -> Experiment[Omniglot, Online]:
     """Online learning from scratch: one pass of Adam in the order of the stream, published rate and batch.
 
+    Score: 0.900 ± 0.017, the 95 % interval of 20 episodes; guessing scores 0.9
     Paper: 0.800 (a pass in random order)
     """
     return Experiment("omniglot-online", "omniglot/classification", "online", Omniglot(), Online(), Training(steps=0))
@@ -230,6 +231,7 @@ def omniglot_ddpm_sbmcl_small() -> Experiment[Omniglot, LatentDDPM]:
 def omniglot_online_tuned() -> Experiment[Omniglot, Online]:
     """Online learning in the order of the stream, at the rate and batch that were best on validation episodes.
 
+    Score: 0.908 ± 0.012, the 95 % interval of 20 episodes; guessing scores 0.9
     Paper: 0.800 (untuned, a pass in random order)
     """
     method = Online(lr=1e-3, batch=5)  # benchmarks/online_rate.py

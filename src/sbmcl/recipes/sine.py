@@ -42,6 +42,7 @@ def sine_offline() -> Experiment[Sine, Offline]:
 def sine_online() -> Experiment[Sine, Online]:
     """Online learning from scratch: one pass of Adam in the order of the stream, published rate and batch.
 
+    Score: 1.416 ± 0.062, the 95 % interval of 20 episodes; answering 0 always scores about 0.54
     Paper: 0.5497 (a pass in random order)
     """
     return Experiment("sine-online", "sine/regression", "online", Sine(), Online(), Training(steps=0))
@@ -50,6 +51,7 @@ def sine_online() -> Experiment[Sine, Online]:
 def sine_online_shuffled() -> Experiment[Sine, Online]:
     """Online learning as published: one pass in random order over the stream, which is kept for it.
 
+    Score: 0.508 ± 0.010, the 95 % interval of 20 episodes
     Paper: 0.5497
     """
     method = Online(shuffled=True)
@@ -140,6 +142,7 @@ def sine_linear_tf_small() -> Experiment[Sine, Transformer]:
 def sine_online_tuned() -> Experiment[Sine, Online]:
     """Online learning in the order of the stream, at the rate and batch that were best on validation episodes.
 
+    Score: 0.487 ± 0.022, the 95 % interval of 20 episodes
     Paper: 0.5497 (untuned, a pass in random order)
     """
     method = Online(lr=3e-3, batch=20)  # benchmarks/online_rate.py
