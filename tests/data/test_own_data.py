@@ -40,7 +40,10 @@ def commands() -> list[str]:
 
 
 def test_three_commands_lead_from_a_folder_to_scores(drawings: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = {"train": "--training.steps 2 --training.episodes 1", "evaluate": "--episodes 2"}
+    small = {
+        "train": "--training.steps 2 --training.episodes 1 --training.validation-episodes 2",
+        "evaluate": "--episodes 2",
+    }
     for command in commands():
         verb = command.split()[0]
         assert main(shlex.split(f"{command} {small.get(verb, '')}")) == 0, command
