@@ -8,7 +8,6 @@ both sides measured in turn within one run, and of the peak memory, each side in
 """
 
 import math
-import resource
 import sys
 import time
 from multiprocessing import get_context
@@ -76,13 +75,19 @@ def plain(fast: FastMLP, rate: Tensor, x: Tensor, y: Tensor, queries: Tensor) ->
 
 
 def peak(side: Side) -> int:
-    """Bytes that a step needs beyond what the process had before."""
+    """Kilobytes that a step needs beyond what the process had before."""
     torch.set_num_threads(1)
     step(side, *drawn(2))
     given = drawn(EXAMPLES)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    before = memory("VmRSS")
     step(side, *given)
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - pages * resource.getpagesize()
+    return memory("VmHWM") - before
+
+
+def memory(name: Literal["VmRSS", "VmHWM"]) -> int:
+    """Kilobytes of this process, now or at most; unlike what getrusage says, the latter knows nothing of the parent."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 if __name__ == "__main__":
