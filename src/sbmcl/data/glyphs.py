@@ -33,9 +33,9 @@ POINTS = 112
 """Where the pen is looked at along all strokes of a glyph together: less than two thirds of a pixel apart in most."""
 EVERY = 1 << 40
 """Glyphs of one family."""
-PEN, MARGIN = 1.4, 1.0
+PEN, MARGIN = 1.55, 1.0
 """In pixels: the pen's width, and what stays white at the border."""
-BLUR = 0.08
+BLUR = 0.06
 """Share of its ink that a pixel gives to each neighbour in a row or column."""
 LONGEST = 4.0
 """How much is drawn before the last piece begins, in sizes of the glyph."""
@@ -293,8 +293,11 @@ def drawings(program: Programs, n: int, hand: Hand, rng: torch.Generator) -> Flo
     """Ink, from 0 to 1, of `n` drawings of each glyph."""
     path = walk(program)
     ideal = trace(program, path, 1, STILL, rng)
-    scale = program.size / (ideal.amax(2) - ideal.amin(2)).amax((1, 2)).clamp(min=0.05)
-    line = _placed(trace(program, path, n, hand, rng) * scale.view(-1, 1, 1, 1), hand, rng)
+    extent = (ideal.amax(2) - ideal.amin(2)).clamp(min=0.05)
+    longer = extent.amax(2, keepdim=True)
+    square = (longer / extent).clamp(max=2) ** 0.4  # characters fill their squares better than strokes at random do
+    scale = (program.size.view(-1, 1, 1) / longer * square).unsqueeze(2)
+    line = _placed(trace(program, path, n, hand, rng) * scale, hand, rng)
     stride = (line[:, :, 1:] - line[:, :, :-1]).norm(dim=-1)
     stroke = path.piece // PIECES
     stride = stride * (stroke[:, 1:] == stroke[:, :-1]).unsqueeze(1)
