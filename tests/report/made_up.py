@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from sbmcl.report.cells import Published, published_recipe, read_paper
-from sbmcl.results import FINAL, LEARNED, RELIABILITY, TRAINING, Row
+from sbmcl.results import AVERAGE, FINAL, LEARN_MS, LEARNED, QUERY_MS, RELIABILITY, STATE_BYTES, TRAINING, Row
 
 ROW = Row(
     benchmark="sine/regression",
@@ -95,5 +95,9 @@ def _curves(row: Row) -> dict[str, tuple[tuple[float, float], ...]]:
         TRAINING: tuple((minute / 2, row.value * (1 + 5 / (1 + minute))) for minute in range(31)),
         LEARNED: tuple((float(k), row.value) for k in positions),
         FINAL: tuple((float(k), row.value * (1 + (10 - k) / 20)) for k in positions),
+        AVERAGE: tuple((float(k), row.value * (1 + k / 40)) for k in positions),
+        STATE_BYTES: tuple((float(n), 4e3 * (n if row.method == "tf" else 100)) for n in (100, 1_000, 10_000)),
+        LEARN_MS: tuple((float(n), 0.5 + 1e-3 * (n if row.method == "tf" else 1)) for n in (100, 1_000, 10_000)),
+        QUERY_MS: tuple((float(n), 0.7 + 1e-3 * (n if row.method == "tf" else 1)) for n in (100, 1_000, 10_000)),
         RELIABILITY: tuple((k / 10, k / 10 - 0.03) for k in positions),
     }

@@ -99,4 +99,4 @@ def _percentiles(values: np.ndarray) -> tuple[float, float]:
 
 
 def _range(low: float, high: float) -> str:
-    return f"{names.number(low, 4)} to {names.number(high, 4)} (95 %)"
+    return f"{names.number(low)} to {names.number(high)} (95 %)"

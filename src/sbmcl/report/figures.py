@@ -25,6 +25,8 @@ from sbmcl.report.tables import where
 from sbmcl.results import AVERAGE, FINAL, LEARN_MS, LEARNED, QUERY_MS, RELIABILITY, STATE_BYTES, TRAINING
 
 Place = tuple[str, str, str | None]  # benchmark, meta_train, meta_test
+Points = tuple[tuple[float, float], ...]
+LENGTH = "Examples learned"
 WIDTH = 336  # px, and the narrowest screen that shows it whole
 INK, RULE = "#101418", "#d0d4d8"  # stand for the page's own colours
 
@@ -74,10 +76,9 @@ STREAM_NOTE = "Bars: 95 % intervals. Broad and faint: the paper."
 GROUPS = {
     "More tasks": f"Score at the end of longer streams, 10 shots of each task. {STREAM_NOTE}",
     "More shots": f"Score with more examples of each of 10 tasks. {STREAM_NOTE}",
-    "Training": "Score on validation against minutes of meta-training, each method on the hardware named in its rows.",
+    "Training": "Score on validation classes, where some are kept, against minutes of meta-training on the hardware of the rows.",
     "Memory": "Bytes of the state that a method carries, against the examples it has learned.",
-    "Time": "Evaluation time of one example, learned or asked, against the length of the stream; hardware as in the rows.",
-    "Cost": "Bytes of state, and milliseconds for one example or one query at a time, as one stream goes on and on.",
+    "Time": "To learn one more example, and to answer one query, after streams of each length; on the hardware of the rows.",
     "Forgetting": "Score on each task right after it was learned, again at the end of the stream, and on the mean so far.",
     "Calibration": "How far predictive probabilities can be trusted: likelihood, calibration error, accuracy by confidence.",
 }
@@ -90,21 +91,12 @@ def draw(found: Answers, paper: Iterable[Published]) -> list[Figure]:
     for axis, other in (("tasks", "shots"), ("shots", "tasks")):
         figures += _against_stream(found, paper, chosen, axis, other)
     figures += _curves(found, chosen, TRAINING, "Training", "Minutes of meta-training", "{metric}")
-    figures += _by_length(
-        found, chosen, "Memory", "State (bytes)", lambda ours: fmean(r.state_bytes for r in ours.rows)
-    )
-    figures += _by_length(found, chosen, "Time", "Time per example (ms)", _milliseconds)
-    figures += _curves(found, chosen, STATE_BYTES, "Cost", "Examples learned", "State (bytes)", "memory", log_x=True)
-    figures += _curves(
-        found, chosen, LEARN_MS, "Cost", "Examples learned", "Milliseconds", "learning one more", log_x=True
-    )
-    figures += _curves(
-        found, chosen, QUERY_MS, "Cost", "Examples learned", "Milliseconds", "answering one query", log_x=True
-    )
-    figures += _curves(
-        found, chosen, LEARNED, "Forgetting", "Task, in order of arrival", "{metric}", "right after learning"
-    )
-    figures += _curves(found, chosen, FINAL, "Forgetting", "Task, in order of arrival", "{metric}", "at the end")
+    figures += _memory(found, chosen)
+    figures += _curves(found, chosen, LEARN_MS, "Time", LENGTH, "Milliseconds", "to learn one more", log=True)
+    figures += _curves(found, chosen, QUERY_MS, "Time", LENGTH, "Milliseconds", "to answer one query", log=True)
+    tasks = "Task, in order of arrival"
+    figures += _curves(found, chosen, LEARNED, "Forgetting", tasks, "{metric}", "right after learning")
+    figures += _curves(found, chosen, FINAL, "Forgetting", tasks, "{metric}", "at the end")
     figures += _curves(found, chosen, AVERAGE, "Forgetting", "Tasks learned so far", "{metric}", "mean over them")
     for metric in ("nll", "ece"):
         figures += _side_metric(found, chosen, metric)
@@ -148,19 +140,24 @@ def _side_metric(found: Answers, chosen: dict[Setting, Entry], metric: str) -> l
     ]
 
 
-def _by_length(
-    found: Answers, chosen: dict[Setting, Entry], group: str, y: str, measure: Callable[[Measured], float]
-) -> list[Figure]:
-    lines: dict[Place, list[Line]] = defaultdict(list)
+def _memory(found: Answers, chosen: dict[Setting, Entry]) -> list[Figure]:
+    """The state after every stream that was asked about, and after the long ones where their cost was measured."""
+    sizes: dict[Place, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
     for place, entry, at in _series(found, chosen, "tasks", "shots", lambda task: MAIN_METRIC.get(task)):
         if not entry.method.endswith("-map"):
-            points = [(10 * x, measure(ours)) for x, ours in at.items()]
-            lines[place].append(Line(entry.method, [(x, value) for x, value in points if value > 0]))
-    return [
-        _figure(group, where(*place), ours, "Examples in the stream", y, log_x=True, log_y=True)
-        for place, ours in lines.items()
-        if max(len(line.points) for line in ours) > 1
-    ]
+            sizes[place][entry.method] |= {
+                10 * k: fmean(row.state_bytes for row in ours.rows) for k, ours in at.items()
+            }
+    for place, by_method in _curve_rows(found, chosen, STATE_BYTES).items():
+        for method, points in by_method.items():
+            sizes[place][method] |= points
+    figures = []
+    for place, by_method in sizes.items():
+        lines = [Line(m, sorted((n, size) for n, size in at.items() if size)) for m, at in by_method.items()]
+        lines = [line for line in lines if line.points]
+        if lines and max(len(line.points) for line in lines) > 1:
+            figures.append(_figure("Memory", where(*place), lines, LENGTH, "Bytes of state", log_x=True, log_y=True))
+    return figures
 
 
 def _curves(
@@ -172,23 +169,27 @@ def _curves(
     y: str,
     when: str = "",
     *,
+    log: bool = False,
     diagonal: bool = False,
-    log_x: bool = False,
 ) -> list[Figure]:
-    """Rows that carry a curve, of the first seed; of several settings the one nearest to 10 tasks, 10 shots."""
-    curves: dict[Place, dict[str, list[tuple[float, float]]]] = defaultdict(dict)
+    figures = []
+    for place, by_method in _curve_rows(found, chosen, metric).items():
+        lines = [Line(method, list(points)) for method, points in by_method.items()]
+        title = f"{where(*place)}: {when}" if when else where(*place)
+        label = y.format(metric=names.metric(MAIN_METRIC.get(place[0].split("/")[-1], "")))
+        figures.append(_figure(group, title, lines, x, label, stem=metric, log_x=log, diagonal=diagonal))
+    return figures
+
+
+def _curve_rows(found: Answers, chosen: dict[Setting, Entry], metric: str) -> dict[Place, dict[str, Points]]:
+    """Curves of the first seed, by place and method; of several settings the one nearest to 10 tasks, 10 shots."""
+    curves: dict[Place, dict[str, Points]] = defaultdict(dict)
     nearest = sorted(found, key=lambda question: (abs(question.tasks - 10) + abs(question.shots - 10), str(question)))
     for question in (question for question in nearest if question.metric == metric):
         for entry, ours in found[question].items():
             if _stands(question, entry, chosen) and ours.rows[0].curve:
-                curves[question[:3]].setdefault(entry.method, list(ours.rows[0].curve))
-    figures = []
-    for place, by_method in curves.items():
-        lines = [Line(method, points) for method, points in by_method.items()]
-        title = f"{where(*place)}: {when}" if when else where(*place)
-        label = y.format(metric=names.metric(MAIN_METRIC.get(place[0].split("/")[-1], "")))
-        figures.append(_figure(group, title, lines, x, label, stem=metric, diagonal=diagonal, log_x=log_x))
-    return figures
+                curves[question[:3]].setdefault(entry.method, ours.rows[0].curve)
+    return curves
 
 
 def _series(
@@ -314,11 +315,6 @@ def _short(value: float) -> str:
 
 def _bounds(ours: Measured) -> tuple[float, float]:
     return ours.interval or (ours.value - ours.error, ours.value + ours.error)
-
-
-def _milliseconds(ours: Measured) -> float:
-    each = [row.eval_seconds / (row.episodes * row.tasks * (row.shots + row.queries)) for row in ours.rows]
-    return 1_000 * fmean(each)
 
 
 def _order(method: str) -> int:

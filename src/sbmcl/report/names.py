@@ -40,6 +40,9 @@ METRICS = {
     "nll": "negative log-likelihood (nats)",
     "ece": "expected calibration error",
     "novelty_auroc": "AUROC of novelty",
+    "forgetting": "forgetting",
+    "forgetting_same_answers": "forgetting, same answers",
+    "backward_transfer": "backward transfer",
 }
 PAPER_TABLES = {
     "tab:clf": ("Classification", "Error rate at 10 tasks, 10 shots."),
@@ -108,7 +111,7 @@ def number(value: float, decimals: int = 3) -> str:
 def duration(minutes: float) -> str:
     if minutes < 1:
         return f"{60 * minutes:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.3g} h"
 
 
 def size(count: float) -> str:

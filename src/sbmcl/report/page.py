@@ -179,7 +179,7 @@ def _account(table: Table) -> str:
 
 def _hours(hours: Sequence[Hours]) -> str:
     rows = "".join(
-        f"<tr><th scope=row>{names.TASKS[cell.task].capitalize()}, {names.method(cell.method)}</th><td>{_time(cell.theirs)}</td>"
+        f"<tr><th scope=row>{_sentence_case(names.TASKS[cell.task])}, {names.method(cell.method)}</th><td>{_time(cell.theirs)}</td>"
         f"<td>{_time(cell.ours)}</td><td class=text>{escape(cell.hardware) or 'not run'}</td><td class=text>{cell.recipe}</td></tr>"
         for cell in hours
     )
@@ -189,6 +189,10 @@ def _hours(hours: Sequence[Hours]) -> str:
         "another machine, so there is no distance.</p><div class=scroll><table><thead><tr><th></th><th>Paper, A40</th><th>Here</th>"
         f"<th>Hardware</th><th>Recipe</th></tr></thead><tbody>{rows}</tbody></table></div></article>"
     )
+
+
+def _sentence_case(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _gallery(pictures: Iterable[Path]) -> str:
@@ -254,7 +258,9 @@ def _distance(cell: Cell) -> str:
 
 
 def distance(cell: Cell) -> str:
-    return "–" if cell.distance is None else f"{cell.distance:+.1f}".replace("-", "−") + " σ"
+    if cell.distance is None:
+        return "–"
+    return f"{round(cell.distance, 1) + 0.0:+.1f} σ".replace("-", "−")
 
 
 def _interval(cell: Cell) -> str:
