@@ -14,6 +14,7 @@ from sbmcl.config import (
     Training,
     Transformer,
 )
+from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
 
 QUICK = Training(steps=1_500, episodes=4, lr=1e-3, schedule="cosine", warmup=100, clip=1.0)
@@ -44,7 +45,16 @@ def omniglot_gemcl_robust() -> Experiment[Omniglot, GeMCL]:
     Paper: 0.008
     """
     data = Omniglot(degrees=12.0, shear=12.0, scale=0.15, shift=0.06)
-    training = Training(steps=4_500, episodes=4, lr=2e-3, schedule="cosine", warmup=100, weight_decay=0.01, ema=0.998)
+    training = Training(
+        steps=4_000,
+        episodes=4,
+        shape=EpisodeShape(queries=5),
+        lr=2e-3,
+        schedule="cosine",
+        warmup=100,
+        weight_decay=0.01,
+        ema=0.998,
+    )
     method = GeMCL(tempered=True)
     return Experiment("omniglot-gemcl-robust", "omniglot/classification", "sbmcl", data, method, training)
 
