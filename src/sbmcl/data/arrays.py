@@ -5,14 +5,13 @@ Pictures are (n, h, w), (n, h, w, c) or (n, c, h, w) with 1 or 3 channels. Rows 
 
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from sbmcl.data.reading import Classed, Fit, Problems, Readable, grouped, resized
+from sbmcl.data.reading import Classed, Fit, Problems, Readable, grouped, opened_zip, resized
 
 ROWS = 4096
 """Read at a time."""
@@ -20,7 +19,7 @@ ROWS = 4096
 
 def read(path: Path, problems: Problems, *, size: int = 32, fit: Fit = "stretch") -> Classed:
     """Vectors with numbers that are not finite are skipped."""
-    with _opened(path) as archive:
+    with opened_zip(path) as archive:
         labels = np.concatenate([block for _, block in _blocks(archive, path, "y")])
         if labels.ndim != 1:
             raise ValueError(f"{path}: y has shape {labels.shape}, but should hold one label for each row of x")
@@ -57,15 +56,6 @@ def _pictures(block: np.ndarray, size: int, fit: Fit, path: Path) -> np.ndarray:
 
 def _text(label: Any) -> str:
     return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"{path} is damaged or no .npz file: {error}") from error
 
 
 def _blocks(

@@ -9,8 +9,6 @@ A drawing keeps its shape: the longer side becomes 32 and the rest is white. A c
 
 import random
 import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from sbmcl.data.download import fetch
-from sbmcl.data.reading import Classed, Problems, grouped, in_parallel, resized
+from sbmcl.data.reading import Classed, Problems, grouped, in_parallel, opened_zip, resized
 from sbmcl.data.store import Store, StoreWriter, cache_folder
 
 URL = "http://www.nlpr.ia.ac.cn/databases/Download/Offline/CharData/"
@@ -87,11 +85,8 @@ def read(archives: list[Path], problems: Problems) -> Classed:
 
 def _members(archives: list[Path]) -> Iterator[tuple[Path, str]]:
     for archive in archives:
-        try:
-            with zipfile.ZipFile(archive) as file:
-                names = sorted(name for name in file.namelist() if name.lower().endswith(".gnt"))
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise ValueError(f"{archive} is no whole zip file ({error}); delete it and fetch it again") from error
+        with opened_zip(archive) as file:
+            names = sorted(name for name in file.namelist() if name.lower().endswith(".gnt"))
         if not names:
             raise ValueError(f"{archive} has no .gnt members, so it is not a CASIA-HWDB archive")
         yield from ((archive, name) for name in names)
@@ -99,11 +94,8 @@ def _members(archives: list[Path]) -> Iterator[tuple[Path, str]]:
 
 def _read_member(place: tuple[Path, str]) -> tuple[Path, str, tuple[list[str], UInt8[np.ndarray, "n 1 h w"], Bad]]:
     archive, member = place
-    try:
-        with zipfile.ZipFile(archive) as file, file.open(member) as gnt:
-            data = gnt.read(LARGEST)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{archive}: {member} is damaged ({error}); delete the archive and fetch it again") from error
+    with opened_zip(archive) as file, file.open(member) as gnt:
+        data = gnt.read(LARGEST)
     return archive, member, parse(data)
 
 

@@ -9,7 +9,6 @@ import binascii
 import io
 import random
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sbmcl.data.reading import MOST_PIXELS, Classed, Problems, Readable, batched, flattened, grouped, in_parallel
+from sbmcl.data.reading import (
+    MOST_PIXELS,
+    Classed,
+    Problems,
+    Readable,
+    batched,
+    flattened,
+    grouped,
+    in_parallel,
+    opened_zip,
+)
 from sbmcl.data.store import Store, StoreWriter, cache_folder
 
 SIZE = 32
@@ -103,17 +112,14 @@ def _face(data: bytes) -> np.ndarray:
 def _lines(file: Readable, path: Path, problems: Problems) -> Iterator[Line]:
     """Numbered lines; one that never ends is passed over piece by piece."""
     number = 0
-    try:
-        while line := file.readline(LONGEST):
-            number += 1
-            if len(line) < LONGEST or line.endswith(b"\n"):
-                yield number, line
-                continue
-            while len(line) == LONGEST and not line.endswith(b"\n"):
-                line = file.readline(LONGEST)
-            problems.add(f"{path}: line {number}", f"is longer than {LONGEST:,} bytes")
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"{path} is damaged after line {number:,} ({error})") from error
+    while line := file.readline(LONGEST):
+        number += 1
+        if len(line) < LONGEST or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while len(line) == LONGEST and not line.endswith(b"\n"):
+            line = file.readline(LONGEST)
+        problems.add(f"{path}: line {number}", f"is longer than {LONGEST:,} bytes")
 
 
 @contextmanager
@@ -125,7 +131,7 @@ def _opened(path: Path) -> Iterator[Readable]:
         with path.open("rb") as file:
             yield file
         return
-    with zipfile.ZipFile(path) as archive:
+    with opened_zip(path) as archive:
         tables = [name for name in archive.namelist() if name.lower().endswith(".tsv")]
         if len(tables) != 1:
             raise ValueError(f"{path} should hold one .tsv file, but has {len(tables)}")

@@ -5,13 +5,11 @@ The two official zips are downloaded (checked by MD5) or taken from a local fold
 """
 
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Literal
 
 from sbmcl.data.download import fetch
-from sbmcl.data.reading import Classed, Problems, decode
+from sbmcl.data.reading import Classed, Problems, decode, opened_zip
 from sbmcl.data.store import Store, cache_folder
 
 Split = Literal["background", "evaluation"]
@@ -59,22 +57,19 @@ def read_zip(archive: Path, name: str, problems: Problems | None = None) -> Stor
 
 def _drawings(archive: Path, problems: Problems) -> Classed:
     found = False
-    try:
-        with zipfile.ZipFile(archive) as file:
-            for member in sorted(file.namelist()):
-                parts = member.split("/")
-                if not member.endswith(".png") or len(parts) < 3:
-                    continue
-                found = True
-                with file.open(member) as drawing:
-                    data = drawing.read(LARGEST)
-                try:
-                    picture = decode(data, SIZE, channels=1)
-                except ValueError as error:
-                    problems.add(f"{archive}: {member}", "cannot be read", str(error))
-                else:
-                    yield "/".join(parts[-3:-1]), picture[None]
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # whatever damage leads to
-        raise ValueError(f"{archive} is no whole zip file ({error}); delete it and fetch it again") from error
+    with opened_zip(archive) as file:
+        for member in sorted(file.namelist()):
+            parts = member.split("/")
+            if not member.endswith(".png") or len(parts) < 3:
+                continue
+            found = True
+            with file.open(member) as drawing:
+                data = drawing.read(LARGEST)
+            try:
+                picture = decode(data, SIZE, channels=1)
+            except ValueError as error:
+                problems.add(f"{archive}: {member}", "cannot be read", str(error))
+            else:
+                yield "/".join(parts[-3:-1]), picture[None]
     if not found:
         raise ValueError(f"{archive} has no alphabet/character/*.png members, so it is not an Omniglot archive")

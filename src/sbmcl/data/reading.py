@@ -6,13 +6,18 @@ vectors (n, d). It never holds a whole data set, never unpacks to disk and never
 
 import io
 import itertools
+import lzma
 import os
 import warnings
+import zipfile
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -23,6 +28,16 @@ Classed = Iterator[tuple[str, Shaped[np.ndarray, "n *item"]]]
 Fit = Literal["stretch", "pad"]
 MOST_PIXELS = 50_000_000
 """Of one picture before it is resized; a larger one is refused before it is decoded."""
+
+BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,6 +74,17 @@ class Problems:
     @property
     def total(self) -> int:
         return self.counts.total()
+
+
+@contextmanager
+def opened_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive whose members are read where they lie; whatever goes wrong in it is a ValueError that names it."""
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+        except (*BROKEN_ZIP, OSError) as error:
+            raise ValueError(f"{path} is no whole zip file ({error}); delete it and make or fetch it again") from error
 
 
 def decode(
