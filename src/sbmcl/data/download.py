@@ -1,6 +1,7 @@
 """Downloads that go on where they stopped, show how far they are, and are whole or not there."""
 
 import hashlib
+import http.client
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,7 +20,7 @@ def fetch(url: str, path: Path, *, md5: str | None = None) -> Path:
     part = path.with_name(path.name + ".part")
     try:
         _download(url, part)
-    except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
         raise OSError(
             f"{url} cannot be fetched: {error}. What has arrived is kept; run the same command again to go on, or download "
             f"the file by other means and name its folder with --from."
