@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sbmcl.config import ALPaCA, Omniglot, Sine, Training
+from sbmcl.config import ALPaCA, Embeddings, Omniglot, Sine, Training
 from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
 from sbmcl.methods.base import Method
@@ -57,16 +57,20 @@ class Like:
     query_cap = 10
 
     def __init__(self, experiment: Experiment[Any, Any]):
-        from sbmcl.data.tasks import task_named
+        from sbmcl.data.tasks import Classification, task_named
+        from sbmcl.data.vectors import Regression
 
-        if isinstance(experiment.data, Sine):
-            source = experiment.data.source("train")
+        data = experiment.data
+        if isinstance(data, Sine):
+            source = data.source("train")
             self.x_shape, self.y_shape, self.kind = source.x_shape, source.y_shape, source.kind
+            return
+        if isinstance(data, Embeddings):
+            task, item = Regression(data.targets) if data.targets else Classification(), (32,)
         else:
-            task = task_named(experiment.data.task)
-            channels = 3 if experiment.data.name == "celeb" else 1
-            self.x_shape, self.y_shape = task.shapes((channels, 32, 32))
-            self.kind = task.kind
+            task, item = task_named(data.task), (3 if data.name == "celeb" else 1, 32, 32)
+        self.x_shape, self.y_shape = task.shapes(item)
+        self.kind = task.kind
 
     def draw(self, *_: Any) -> Any:
         raise AssertionError("a method is built from shapes, not from episodes")
