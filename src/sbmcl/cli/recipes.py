@@ -1,10 +1,12 @@
 """`sbmcl recipes`: what can be trained."""
 
+import re
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
+from rich.text import Text
 
 from sbmcl.cli.common import Exit, Failure, console, nearest
 from sbmcl.recipes import ALL, Page, page
@@ -31,16 +33,29 @@ def recipes(words: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> Non
 
 
 def listing(pages: dict[str, Page]) -> None:
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("recipe", style="cyan", no_wrap=True)
-    table.add_column("what it is", ratio=1)
-    table.add_column("paper", justify="right")
-    table.add_column("ours", overflow="fold")
-    table.add_column("time", overflow="fold")
-    for name, told in pages.items():
-        table.add_row(name, told.what, told.paper, told.score, told.time)
-    console.print(table)
+    """A line for each recipe under its benchmark; scores without what there is to say about them, which `show` tells."""
+    headings = ("recipe", "paper", "ours", "time", "what it is")
+    rows = {name: (f"  {name}", *map(figure, (t.paper, t.score, t.time)), t.what) for name, t in pages.items()}
+    widths = [max(map(len, column)) for column in zip(headings, *rows.values(), strict=True)][:-1]
+
+    cut = console.is_terminal  # a pipe gets whole lines
+
+    def line(cells: tuple[str, ...], style: str) -> None:
+        text = Text("  ".join([*map(str.ljust, cells, widths), cells[-1]]), style)
+        console.print(text, no_wrap=True, overflow="ellipsis" if cut else "ignore", crop=cut)
+
+    line(headings, "bold")
+    benchmarks = {name: ALL[name]().benchmark for name in pages}
+    for benchmark in dict.fromkeys(benchmarks.values()):
+        console.print(f"[bold]{benchmark}[/]")
+        for name in (name for name in pages if benchmarks[name] == benchmark):
+            line(rows[name], "cyan")
     console.print(f"\n[dim]{len(pages)} of {len(ALL)}. One in full: sbmcl recipes NAME. Train it: sbmcl train NAME[/]")
+
+
+def figure(told: str) -> str:
+    """What stands before the first remark."""
+    return re.split(r"[,;(]", told, maxsplit=1)[0].strip()
 
 
 def show(name: str) -> None:
