@@ -19,7 +19,7 @@ setup: .venv/ready ## Make .venv and install the tested versions of everything (
 	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev,track]'
 	@touch $@
 
-run: setup ## Two minutes of meta-training, then watch it learn a stream without forgetting
+run: setup ## Three minutes of meta-training, then watch it learn streams without forgetting
 	@$(BIN)/sbmcl demo
 
 test: setup ## Every test

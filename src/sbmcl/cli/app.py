@@ -41,7 +41,7 @@ then frozen; what a stream teaches goes into exact Bayesian beliefs: the order o
 examples does not matter, and memory does not grow.
 
 [bold]First steps[/]
-  [cyan]sbmcl demo[/]                       two minutes, and a page with what happened
+  [cyan]sbmcl demo[/]                       four minutes, and a page with what happened
   [cyan]sbmcl recipes sine[/]               what can be trained, with the paper's scores
   [cyan]sbmcl train sine-alpaca-quick[/]    train one; it says how to evaluate it
 

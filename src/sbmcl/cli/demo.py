@@ -6,7 +6,7 @@ from sbmcl.cli.common import outcomes, use_threads
 
 
 def demo(run: Path = Path("runs/demo"), threads: int | None = None) -> None:
-    """Train for two minutes, watch it learn a stream, write a page about it.
+    """Train for three minutes, watch it learn two streams, write a page about them.
 
     Args:
         run: The folder for the networks and the page; a second time, the trained networks are used again.

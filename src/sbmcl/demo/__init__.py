@@ -1,23 +1,24 @@
-"""The demonstration behind `make run` and `sbmcl demo`: train, learn one stream, look, and write a page about it.
+"""The demonstration behind `make run` and `sbmcl demo`: train, learn two streams, look, and write a page about them.
 
-diary    what is measured on the stream      terminal, page    how it is shown
+diary, characters    what is measured on the streams      terminal, page    how it is shown
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from rich.console import Console
 
-from sbmcl.config import ALPaCA, Sine
-from sbmcl.data.episodes import EpisodeShape
-from sbmcl.demo import diary, page, terminal
+from sbmcl.config import ALPaCA, GeMCL, Glyphs, Sine
+from sbmcl.data.episodes import EpisodeShape, EpisodeSource
+from sbmcl.demo import characters, diary, page, terminal
 from sbmcl.evaluate import TASKS, Trained, evaluate, load
 from sbmcl.experiment import Experiment
-from sbmcl.methods.conjugate import ALPaCA as Method
+from sbmcl.methods import conjugate
+from sbmcl.recipes.glyphs import glyphs_gemcl_quick
 from sbmcl.recipes.sine import sine_alpaca_quick
 from sbmcl.report import names
 from sbmcl.report.cells import read_paper
@@ -25,27 +26,59 @@ from sbmcl.results import TRAINING, Row, append
 from sbmcl.runs import RunFolder, write_atomically
 from sbmcl.train import train
 
-STEPS = 1_200
 STREAM = EpisodeShape(tasks=10, shots=10, queries=10)
-EPISODES = 64
+FEW = EpisodeShape(tasks=10, shots=5, queries=10)
 WATCHED = 2  # the task whose first query is asked again and again, counted from 0
 
 
-def experiment(steps: int = STEPS) -> Experiment[Sine, ALPaCA]:
+@dataclass(frozen=True)
+class Effort:
+    """How much is done; a test does less."""
+
+    steps: int = 1_200
+    tasks: tuple[int, ...] = TASKS
+    episodes: int = 64
+    character_steps: int = 250
+    character_tasks: tuple[int, ...] = (10, 100)
+    character_episodes: int = 32
+
+
+def sine_experiment(steps: int) -> Experiment[Sine, ALPaCA]:
     """The quick sine recipe, cut down to two minutes."""
     quick = sine_alpaca_quick()
     training = replace(quick.training, steps=steps, validate_every=150, validation_episodes=32)
     return replace(quick, recipe="demo", training=training)
 
 
-def show(folder: Path, *, steps: int = STEPS, tasks: tuple[int, ...] = TASKS, episodes: int = EPISODES) -> Path:
+def character_experiment(steps: int) -> Experiment[Glyphs, GeMCL]:
+    """The quick glyph recipe, cut down to one minute."""
+    quick = glyphs_gemcl_quick()
+    shape = replace(FEW, queries=5)
+    training = replace(quick.training, steps=steps, shape=shape, warmup=20, validate_every=steps, validation_episodes=8)
+    return replace(quick, recipe="demo-characters", training=training)
+
+
+def show(folder: Path, effort: Effort | None = None) -> Path:
     """The whole demonstration; returns the page. Begun again after a stop, it goes on; trained networks are used again."""
-    console = Console(highlight=False)
+    console, effort = Console(highlight=False), effort or Effort()
+    sections = show_sines(folder, effort, console) | show_characters(folder / "characters", effort, console)
+    write_atomically(folder / "report.html", page.render(sections).encode())
+    heading(console, "All of this, with pictures")
+    console.print(f"\n  {(folder / 'report.html').resolve().as_uri()}\n", soft_wrap=True)
+    console.print("  Next: [cyan]sbmcl recipes[/] lists what can be trained, [cyan]sbmcl --help[/] shows the way.")
+    return folder / "report.html"
+
+
+def show_sines(folder: Path, effort: Effort, console: Console) -> dict[str, str]:
+    """Functions learned one after another by Bayesian regression; the sections of the page about them."""
     heading(console, "1  Meta-training: the only part that changes the networks")
-    run = trained_run(folder, experiment(steps), console)
-    learner = load(run.path, torch.device("cpu"))
-    method, source = cast(Method, learner.method), learner.experiment.data.source("test")
-    assert source is not None, "only a validation split may be switched off"
+    console.print(
+        "\n  Every step draws 16 streams of 10 sine functions, learns each by Bayesian regression on the network's outputs,\n"
+        "  and improves the network by its mistakes.\n"
+    )
+    run = trained_run(folder, sine_experiment(effort.steps), "about two minutes", console)
+    learner, source = trained(run)
+    method = cast(conjugate.ALPaCA, learner.method)
 
     heading(console, f"2  One stream of {STREAM.tasks} new tasks: the networks are frozen, a belief learns")
     episode = source.draw(STREAM, 1, diary.held_out())
@@ -56,19 +89,30 @@ def show(folder: Path, *, steps: int = STEPS, tasks: tuple[int, ...] = TASKS, ep
     terminal.tell_errors(console, errors)
     terminal.tell_promises(console, promises)
 
-    heading(console, f"3  Streams of up to {tasks[-1]:,} tasks")
-    rows = list(scores(learner, tasks, episodes, console))
+    heading(console, f"3  Streams of up to {effort.tasks[-1]:,} tasks")
+    rows = list(scores(learner, effort.tasks, STREAM.shots, effort.episodes, console))
     append(folder / "results.jsonl", rows)
     paper = published()
     terminal.tell_results(console, rows, paper)
-
     curve = replace(rows[0], metric=TRAINING, scores=None, curve=learning_curve(run))
-    html = page.render(facts(learner, run), watched, errors, promises, rows, paper, curve)
-    write_atomically(folder / "report.html", html.encode())
-    heading(console, "All of this, with pictures")
-    console.print(f"\n  {(folder / 'report.html').resolve().as_uri()}\n", soft_wrap=True)
-    console.print("  Next: [cyan]sbmcl recipes[/] lists what can be trained, [cyan]sbmcl --help[/] shows the way.")
-    return folder / "report.html"
+    return page.sines(facts(learner, run), watched, errors, promises, rows, paper, curve)
+
+
+def show_characters(folder: Path, effort: Effort, console: Console) -> dict[str, str]:
+    """Characters learned one after another from a few drawings; the sections of the page about them."""
+    heading(console, f"4  Characters: {FEW.shots} drawings of each, and never an old one again")
+    console.print(
+        "\n  A program draws endless alphabets of its own. A network is meta-trained to tell characters apart by Gaussian\n"
+        "  classes on its outputs, and frozen; then come characters that were never drawn before.\n"
+    )
+    run = trained_run(folder, character_experiment(effort.character_steps), "about a minute", console)
+    learner, source = trained(run)
+    episode = source.draw(FEW, 1, diary.held_out())
+    seen = characters.watch(cast(conjugate.ClassConjugate[Any], learner.method), episode)
+    rows = list(scores(learner, effort.character_tasks, FEW.shots, effort.character_episodes, console))
+    append(folder / "results.jsonl", rows)
+    terminal.tell_characters(console, seen, rows)
+    return page.characters(facts(learner, run), seen, rows)
 
 
 def heading(console: Console, text: str) -> None:
@@ -76,7 +120,7 @@ def heading(console: Console, text: str) -> None:
     console.rule(f"[bold]{text}[/]", align="left", style="dim")
 
 
-def trained_run(folder: Path, wanted: Experiment[Sine, ALPaCA], console: Console) -> RunFolder:
+def trained_run(folder: Path, wanted: Experiment[Any, Any], time: str, console: Console) -> RunFolder:
     device = torch.device("cpu")
     if (folder / "config.json").exists():
         run = RunFolder.open(folder)
@@ -86,26 +130,28 @@ def trained_run(folder: Path, wanted: Experiment[Sine, ALPaCA], console: Console
             )
     else:
         run = RunFolder.create(folder, wanted, device)
-    training = wanted.training
-    console.print(
-        f"\n  Every step draws {training.episodes} streams of {training.shape.tasks} sine functions, learns each by Bayesian\n"
-        "  regression on the network's outputs, and improves the network by its mistakes.\n"
-    )
-    if run.checkpoint_step() >= training.steps:
+    steps = wanted.training.steps
+    if run.checkpoint_step() >= steps:
         console.print(f"  Already done, in {folder}; delete that folder to train anew.")
     else:
-        console.print(
-            f"  {training.steps:,} steps; about two minutes on two idle cores. Ctrl-C stops it, the next time it goes on.\n"
-        )
+        console.print(f"  {steps:,} steps; {time} on two idle cores. Ctrl-C stops it, the next time it goes on.\n")
     train(wanted, run, device)
     return run
 
 
-def scores(learner: Trained, tasks: tuple[int, ...], episodes: int, console: Console) -> Iterator[Row]:
+def trained(run: RunFolder) -> tuple[Trained, EpisodeSource]:
+    """What is evaluated, and where its new tasks come from."""
+    learner = load(run.path, torch.device("cpu"))
+    source = learner.experiment.data.source("test")
+    assert source is not None, "only a validation split may be switched off"
+    return learner, source
+
+
+def scores(learner: Trained, tasks: tuple[int, ...], shots: int, episodes: int, console: Console) -> Iterator[Row]:
     for count in tasks:
         with console.status(f"  {episodes} streams of {names.plural(count, 'task')}"):
-            (rows,) = evaluate(learner, [(count, STREAM.shots)], episodes=episodes)
-        yield next(row for row in rows if row.metric == "mse")
+            (rows,) = evaluate(learner, [(count, shots)], episodes=episodes)
+        yield next(row for row in rows if row.metric == learner.method.head.metric)
 
 
 def published() -> dict[str, dict[int, float]]:
@@ -130,7 +176,7 @@ def facts(learner: Trained, run: RunFolder) -> dict[str, str]:
     parameters = sum(weight.numel() for weight in learner.method.parameters())
     training = learner.experiment.training
     return {
-        "Network": f"a multi-layer perceptron and a prior, {parameters:,} parameters",
+        "Network": f"an encoder and a prior, {parameters:,} parameters",
         "Meta-training": f"{training.steps:,} steps of {training.episodes} episodes",
         "Time": names.duration(learner.train_seconds / 60),
         "Hardware": learner.train_hardware,

@@ -1,10 +1,17 @@
 """The page that the demonstration ends with: one HTML file that needs nothing else. It only writes out what it is given."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from io import BytesIO
 from math import log10
 
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from sbmcl.demo.characters import Characters
 from sbmcl.demo.diary import Answer, Sharpening
 from sbmcl.report import names
 from sbmcl.report.cells import answers, read_paper
@@ -14,7 +21,22 @@ from sbmcl.results import Row
 WIDE, HIGH = 360, 190  # of a panel, in its own units
 
 
-def render(
+def render(sections: dict[str, str]) -> str:
+    """The page of these sections, by title."""
+    light, dark = scheme()
+    colours = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    style = "".join((files("sbmcl") / "assets" / name).read_text() for name in ("report.css", "demo.css"))
+    main = "".join(f"<section><h2>{title}</h2>{body}</section>" for title, body in (sections | NEXT).items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark">'
+        f"<title>sbmcl: streams learned without forgetting</title><style>{colours}{style}</style></head><body>"
+        "<header><p class=over>sbmcl</p><h1>Streams learned without forgetting</h1>"
+        f"<p class=lead>{LEAD}</p></header><main>{main}</main></body></html>\n"
+    )
+
+
+def sines(
     facts: dict[str, str],
     watched: Sharpening,
     errors: list[list[float]],
@@ -22,38 +44,34 @@ def render(
     rows: Sequence[Row],
     paper: dict[str, dict[int, float]],
     curve: Row,
-) -> str:
-    light, dark = scheme()
-    colours = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
-    style = "".join((files("sbmcl") / "assets" / name).read_text() for name in ("report.css", "demo.css"))
+) -> dict[str, str]:
     figures = {figure.group: figure.svg for figure in draw(answers([*rows, curve]), read_paper())}
-    sections = {
+    return {
         "One question, asked again and again": _sharpening(watched),
         f"{len(errors[0])} tasks, one after another, none forgotten": _errors(errors),
         "Promises that can be checked": _promises(promises),
         f"Streams of up to {rows[-1].tasks} tasks": _results(rows, paper, figures),
         "How it was trained": _training(facts, figures),
-        "Where to go next": NEXT,
     }
-    main = "".join(f"<section><h2>{title}</h2>{body}</section>" for title, body in sections.items())
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark">'
-        f"<title>sbmcl: a stream learned without forgetting</title><style>{colours}{style}</style></head><body>"
-        "<header><p class=over>sbmcl</p><h1>A stream learned without forgetting</h1>"
-        f"<p class=lead>{LEAD}</p></header><main>{main}</main></body></html>\n"
-    )
+
+
+def characters(facts: dict[str, str], seen: Characters, rows: Sequence[Row]) -> dict[str, str]:
+    return {
+        f"{len(seen.drawn)} characters, a few drawings of each": _characters(seen, rows),
+        "How that network was trained": _training(facts, {}),
+    }
 
 
 LEAD = (
-    "A network was meta-trained on streams of sine functions, and has been frozen since. Everything below was learned "
-    "afterwards, by Bayes' rule alone: every example adds its evidence to a belief of fixed size, and nothing is ever "
-    "overwritten."
+    "Networks were meta-trained, on sine functions and on drawn characters, and have been frozen since. Everything below was "
+    "learned afterwards, by Bayes' rule alone: every example adds its evidence to a belief, and nothing is ever overwritten."
 )
-NEXT = """<pre><code>sbmcl recipes                     everything that can be trained, with the paper's scores
-sbmcl train sine-alpaca-quick     this model, trained for longer
+NEXT = {
+    "Where to go next": """<pre><code>sbmcl recipes                     everything that can be trained, with the paper's scores
+sbmcl train sine-alpaca-quick     the first of these models, trained for longer
 sbmcl evaluate runs/sine-alpaca-quick-0 --tasks 10 20 50 100 200 500
 sbmcl report --results runs       every result beside the paper's numbers</code></pre>"""
+}
 
 
 def _sharpening(watched: Sharpening) -> str:
@@ -161,3 +179,40 @@ def _training(facts: dict[str, str], figures: dict[str, str]) -> str:
 def _figure(group: str, figures: dict[str, str]) -> str:
     """A panel of the report, if there are points enough to draw one."""
     return f"<figure><figcaption>{group}</figcaption>{figures[group]}</figure>" if group in figures else ""
+
+
+def _characters(seen: Characters, rows: Sequence[Row]) -> str:
+    shots, queries = seen.drawn.shape[1], seen.asked.shape[1]
+    end = seen.right[-1]
+    body = "".join(
+        f"<tr><td>{_pictures(seen.drawn[c])}</td><td>{_pictures(seen.asked[c], [to == c for to in seen.taken_for[c]])}</td>"
+        f"<td>{seen.right[c][c]:.0%}</td><td>{end[c]:.0%}</td></tr>"
+        for c in range(len(end))
+    )
+    longer = "; ".join(f"{names.number(row.value)} for {names.plural(row.tasks, 'character')}" for row in rows)
+    return (
+        f"<p>No one taught the network these characters: a program invented them. Each was learned from {shots} drawings, one "
+        f"character after another, without a second look at an earlier one; then {queries} other drawings of each were asked "
+        "about. A wrong answer has a frame. Shares are of right answers among all characters learned by then: more "
+        "characters are more to confuse, but nothing learned is lost.</p>"
+        "<div class=scroll><table class=drawn><thead><tr><th>Learned from</th><th>Asked about</th><th>Right when learned</th>"
+        f"<th>at the end</th></tr></thead><tbody>{body}</tbody></table></div>"
+        "<p>It also knows what it does not know: with half of the characters learned, one that is still to come looks newer "
+        f"to it than a learned one in {seen.novel[len(seen.novel) // 2]:.0%} of pairs. Share of wrong answers over "
+        f"{rows[0].episodes} streams each: {longer}.</p>"
+    )
+
+
+def _pictures(ink: Float[Tensor, "n h w"], right: Sequence[bool] | None = None) -> str:
+    marks = [True] * len(ink) if right is None else right
+    return "".join(
+        f'<img{"" if good else " class=wrong"} alt="{"a drawing" if good else "a drawing, mistaken"}" src="{_png(drawing)}">'
+        for drawing, good in zip(ink, marks, strict=True)
+    )
+
+
+def _png(ink: Float[Tensor, "h w"]) -> str:
+    """Black ink on nothing, so that the page's own paper shows, as a data URI."""
+    file, alpha = BytesIO(), Image.fromarray((255 * ink).round().byte().numpy())
+    Image.merge("LA", (Image.new("L", alpha.size), alpha)).save(file, "png", optimize=True)
+    return "data:image/png;base64," + b64encode(file.getvalue()).decode()

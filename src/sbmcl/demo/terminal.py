@@ -2,9 +2,12 @@
 
 from math import log10
 
+from jaxtyping import Float
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
+from sbmcl.demo.characters import Characters
 from sbmcl.demo.diary import Sharpening
 from sbmcl.report import names
 from sbmcl.results import Row
@@ -70,3 +73,36 @@ def tell_results(console: Console, rows: list[Row], paper: dict[str, dict[int, f
     console.print()
     console.print(table)
     console.print(f"\n  What it remembers a stream with: {names.size(rows[-1].state_bytes)}, however long the stream.")
+
+
+def tell_characters(console: Console, seen: Characters, rows: list[Row], columns: int = 5) -> None:
+    console.print("\n  One drawing of the first characters of the stream:\n")
+    for lines in zip(*(dots(drawings[0]) for drawings in seen.drawn[:columns]), strict=True):
+        console.print("    " + "  ".join(lines))
+    at_first, at_last = [row[-1] for row in seen.right], seen.right[-1]
+    console.print("\n  Right answers about each character, among all that were learned so far:\n")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("", style="bold", no_wrap=True)
+    for task in range(len(at_last)):
+        table.add_column(f"{task + 1}", justify="right", no_wrap=True)
+    table.add_row("  when it was learned", *(f"{share:.0%}" for share in at_first))
+    table.add_row("  at the end of the stream", *(f"{share:.0%}" for share in at_last))
+    console.print(table)
+    middle = len(seen.novel) // 2
+    console.print(
+        f"\n  Halfway, a character that is still to come looks newer to it than a learned one in {seen.novel[middle]:.0%} "
+        "of pairs."
+    )
+    for row in rows:
+        console.print(f"  Over {row.episodes} streams of {names.plural(row.tasks, 'character')}: error {row.value:.3f}")
+
+
+def dots(ink: Float[Tensor, "h w"]) -> list[str]:
+    """A drawing in braille: two pixels by four to a character."""
+    bits = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of Unicode's block, by row and column
+    dark = (ink > 0.5).unflatten(1, (-1, 2)).unflatten(0, (-1, 4)).tolist()  # block, row, block, column
+
+    def block(row: list[list[list[bool]]], column: int) -> str:
+        return chr(0x2800 + sum(bits[i][j] for i in range(4) for j in range(2) if row[i][column][j]))
+
+    return ["".join(block(row, column) for column in range(len(row[0]))) for row in dark]
