@@ -31,7 +31,7 @@ def test_the_readme_s_python_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    tiny = replace(demo.experiment(1), method=ALPaCA(width=8, hidden=8))
+    tiny = replace(demo.sine_experiment(1), method=ALPaCA(width=8, hidden=8))
     train(tiny, RunFolder.create(Path("runs/demo"), tiny, torch.device("cpu")), torch.device("cpu"), show=False)
     (block,) = python_in(ROOT / "README.md")
     exec(block, {"__name__": "shown"})
