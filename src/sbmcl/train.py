@@ -1,7 +1,7 @@
 """The outer loop: episodes in, trained networks out. It names no method and no data set.
 
 Every step's episode and random numbers follow from (seed, step) alone, so a run that was killed goes on bit for bit from its
-last checkpoint.
+last checkpoint. Several processes may train as one (`sbmcl.team`).
 """
 
 import math
@@ -22,6 +22,7 @@ from sbmcl.experiment import Experiment, Training
 from sbmcl.methods.base import Method
 from sbmcl.progress import Progress
 from sbmcl.runs import RunFolder
+from sbmcl.team import Deserted, Team, share_statistics
 
 
 class Diverged(RuntimeError):
@@ -71,7 +72,7 @@ def train(
     experiment: Experiment[Any, Any], folder: RunFolder, device: torch.device, *, show: bool = True
 ) -> Method[Any]:
     """Meta-train from the folder's last checkpoint, or from the start, to the end; returns the weights to evaluate."""
-    training = experiment.training
+    training, team = experiment.training, Team.current()
     source, validation = experiment.data.source("train", device), experiment.data.source("validation")
     assert source is not None, "only a validation split may be switched off"
     if training.steps == 0:
@@ -84,19 +85,23 @@ def train(
     if learner.step >= training.steps:
         return learner.evaluated
 
-    folder.sweep()
-    folder.rewind_log(learner.step)
+    if team.leads:
+        folder.sweep()
+        folder.rewind_log(learner.step)
     began, meter = time.perf_counter() - learner.seconds, Meter()
     with (
-        Progress(training.steps, learner.step, enabled=show) as progress,
-        log_of(folder, learner.step) as log,
+        Progress(training.steps, learner.step, enabled=show and team.leads) as progress,
+        log_of(folder if team.leads else None, learner.step) as log,
         stop_signals() as stop,
     ):
         while learner.step < training.steps:
             try:
                 meter.add(one_step(learner, experiment, source, device))
+                stop.asked = team.any(stop.asked)
             except torch.linalg.LinAlgError as error:  # pyright: ignore  # NaN has no factors
                 raise Diverged(_divergence(folder, learner.step)) from error
+            except Deserted as error:
+                raise Deserted(_desertion(folder, learner.step, error)) from error
             learner.seconds = time.perf_counter() - began
             finished = learner.step == training.steps
 
@@ -105,7 +110,7 @@ def train(
 
             checkpoint = stop.asked or due(training.checkpoint_every)
             if checkpoint or due(training.log_every):
-                means = meter.means()
+                means = team.mean_of(meter.means())
                 if not math.isfinite(means["loss"]) or (checkpoint and not is_finite(learner.method)):
                     raise Diverged(_divergence(folder, learner.step))
                 lr = learning_rate(training, learner.step - 1)
@@ -117,8 +122,9 @@ def train(
                 progress.note(f"step {learner.step:,}: validation {learner.method.head.metric} {score:.5f}")
                 if score < learner.best:
                     learner.best = score
-                    folder.save_weights("best", learner.evaluated, learner.step)
-            if checkpoint:
+                    if team.leads:
+                        folder.save_weights("best", learner.evaluated, learner.step)
+            if checkpoint and team.leads:
                 folder.save_weights("last", learner.evaluated, learner.step)
                 folder.save_checkpoint(learner.state())  # after them: a run that ends in between writes them once more
             if stop.asked and not finished:
@@ -165,6 +171,9 @@ def new_method(experiment: Experiment[Any, Any], source: EpisodeSource, device: 
 def new_learner(experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device) -> Learner:
     training = experiment.training
     method = new_method(experiment, source, device)
+    if (team := Team.current()).size > 1:
+        team.check(training.episodes)
+        share_statistics(method)
     average = None
     if training.ema:
         average = AveragedModel(method, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
@@ -182,9 +191,10 @@ def one_step(
     learner: Learner, experiment: Experiment[Any, Any], source: EpisodeSource, device: torch.device
 ) -> dict[str, Tensor]:
     """Draw, learn and be asked, then improve the networks: step and seed decide everything."""
-    training, method = experiment.training, learner.method.train()
-    episode = source.draw(training.shape, training.episodes, rng_for(experiment.seed, "train", learner.step, device))
-    rng = rng_for(experiment.seed, "method", learner.step, device)
+    training, method, team = experiment.training, learner.method.train(), Team.current()
+    whole = source.draw(training.shape, training.episodes, rng_for(experiment.seed, "train", learner.step, device))
+    episode = team.share(whole)
+    rng = rng_for(experiment.seed, "method" if team.leads else f"method {team.rank}", learner.step, device)
     torch.manual_seed(rng.initial_seed())  # dropout takes no generator
     method.meta_step = learner.step
     for group in learner.optimizer.param_groups:
@@ -192,6 +202,7 @@ def one_step(
     losses = method.meta_loss(episode, rng=rng)
     method.zero_grad()
     losses.total.backward()
+    team.average([weight.grad for weight in method.parameters() if weight.grad is not None])
     if training.clip:
         nn.utils.clip_grad_norm_(learner.optimizer.param_groups[0]["params"], training.clip)
     learner.optimizer.step()
@@ -258,8 +269,11 @@ def is_finite(method: nn.Module) -> bool:
 
 
 @contextmanager
-def log_of(folder: RunFolder, step: int) -> Iterator[Callable[..., None]]:
+def log_of(folder: RunFolder | None, step: int) -> Iterator[Callable[..., None]]:
     """What is logged goes into the folder's log.jsonl and, where TensorBoard is installed, into its events."""
+    if folder is None:  # another process of the team writes
+        yield lambda **_: None
+        return
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -299,10 +313,20 @@ def stop_signals() -> Iterator[StopSignals]:
             signal.signal(number, handler)
 
 
-def _divergence(folder: RunFolder, step: int) -> str:
+def _kept(folder: RunFolder) -> str:
     kept = folder.checkpoint_step()
-    where = f"the checkpoint of step {kept:,} is kept" if kept else "no checkpoint had been written yet"
+    return f"the checkpoint of step {kept:,} is kept" if kept else "no checkpoint had been written yet"
+
+
+def _desertion(folder: RunFolder, step: int, error: Deserted) -> str:
     return (
-        f"training diverged: NaN or infinity by step {step:,}; {where} in {folder.path}. A lower --training.lr, "
+        f"another process of the team was lost in step {step + 1:,} ({error}); {_kept(folder)} in {folder.path}. Go on with "
+        f"--resume, with as many processes as there are now."
+    )
+
+
+def _divergence(folder: RunFolder, step: int) -> str:
+    return (
+        f"training diverged: NaN or infinity by step {step:,}; {_kept(folder)} in {folder.path}. A lower --training.lr, "
         f"--training.clip 1 or --training.precision fp32 usually cures it."
     )

@@ -1,5 +1,6 @@
 """What verbs share: the console, how a verb fails, and the types of options that are not plain numbers."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -44,10 +45,13 @@ class Failure(Exception):
 @contextmanager
 def outcomes() -> Iterator[None]:
     """The ways in which training ends early, as exit codes."""
+    from sbmcl.team import Deserted
     from sbmcl.train import Diverged, Interrupted
 
     try:
         yield
+    except Deserted as error:
+        raise Failure(str(error)) from error
     except Diverged as error:
         raise Failure(str(error), Exit.DIVERGED) from error
     except Interrupted as stop:
@@ -75,7 +79,8 @@ def device_named(name: str) -> "torch.device":
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        mine = int(os.environ.get("LOCAL_RANK", "0"))  # of the processes that torchrun started here
+        return torch.device("cuda", mine) if torch.cuda.is_available() else torch.device("cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -96,15 +96,19 @@ def train(arguments: list[str]) -> None:
     original = known(target)
     options, experiment = parsed(target, rest, original)
     folder = options.run or (default_folder(experiment) if target in ALL else Path(target))
+    from sbmcl.team import joined
+
     device = device_named(options.device)
     use_threads(options.threads)
-    if options.resume and (folder / "config.json").exists():
-        saved = experiment_in(folder)
-        refuse_changes(folder, saved, parsed(target, rest, saved)[1])
-        work(saved, folder, device)
-    else:
-        begin(experiment, folder, device, fit=experiment.budget != original.budget)
-        work(experiment_in(folder), folder, device)
+    with joined(device) as team:
+        aside.quiet = not team.leads
+        if options.resume and (folder / "config.json").exists():
+            saved = experiment_in(folder)
+            refuse_changes(folder, saved, parsed(target, rest, saved)[1])
+            work(saved, folder, device)
+        else:
+            begin(experiment, folder, device, fit=experiment.budget != original.budget)
+            work(experiment_in(folder), folder, device)
 
 
 def parsed(
@@ -169,7 +173,10 @@ def flat(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def begin(experiment: Experiment[Any, Any], folder: Path, device: "torch.device", *, fit: bool) -> None:
     """Make the run folder, after everything that could stop the run at its first step has been checked."""
     from sbmcl.runs import RunFolder
+    from sbmcl.team import Team
     from sbmcl.train import steps_within
+
+    team = Team.current()
 
     RunFolder.refuse_used(folder)
     for split in ("train", "validation"):
@@ -180,10 +187,13 @@ def begin(experiment: Experiment[Any, Any], folder: Path, device: "torch.device"
     elif fit and experiment.budget is not None:
         seconds = seconds_in(experiment.budget)
         aside.print("measuring the pace of this machine ...")
-        steps = steps_within(experiment, seconds, device)
+        steps = team.agreed(steps_within(experiment, seconds, device))
         aside.print(f"{steps:,} steps fit into {experiment.budget}")
         experiment = replace(experiment, training=replace(experiment.training, steps=steps))
-    RunFolder.create(folder, experiment, device)
+    team.wait()  # until none will look any more whether there is such a folder
+    if team.leads:
+        RunFolder.create(folder, experiment, device)
+    team.wait()
 
 
 def work(experiment: Experiment[Any, Any], folder: Path, device: "torch.device") -> None:
