@@ -73,8 +73,8 @@ def show_sines(folder: Path, effort: Effort, console: Console) -> dict[str, str]
     """Functions learned one after another by Bayesian regression; the sections of the page about them."""
     heading(console, "1  Meta-training: the only part that changes the networks")
     console.print(
-        "\n  Every step draws 16 streams of 10 sine functions, learns each by Bayesian regression on the network's outputs,\n"
-        "  and improves the network by its mistakes.\n"
+        "\n  Every step draws 16 streams of 10 sine functions, learns each by Bayesian\n"
+        "  regression on the network's outputs, and improves the network by its mistakes.\n"
     )
     run = trained_run(folder, sine_experiment(effort.steps), "about two minutes", console)
     learner, source = trained(run)
@@ -102,8 +102,9 @@ def show_characters(folder: Path, effort: Effort, console: Console) -> dict[str,
     """Characters learned one after another from a few drawings; the sections of the page about them."""
     heading(console, f"4  Characters: {FEW.shots} drawings of each, and never an old one again")
     console.print(
-        "\n  A program draws endless alphabets of its own. A network is meta-trained to tell characters apart by Gaussian\n"
-        "  classes on its outputs, and frozen; then come characters that were never drawn before.\n"
+        "\n  A program draws endless alphabets of its own. A network is meta-trained to tell\n"
+        "  characters apart by Gaussian classes on its outputs, and frozen; then come\n"
+        "  characters that were never drawn before.\n"
     )
     run = trained_run(folder, character_experiment(effort.character_steps), "about a minute", console)
     learner, source = trained(run)
@@ -134,7 +135,7 @@ def trained_run(folder: Path, wanted: Experiment[Any, Any], time: str, console: 
     if run.checkpoint_step() >= steps:
         console.print(f"  Already done, in {folder}; delete that folder to train anew.")
     else:
-        console.print(f"  {steps:,} steps; {time} on two idle cores. Ctrl-C stops it, the next time it goes on.\n")
+        console.print(f"  {steps:,} steps, {time} on two idle cores. After Ctrl-C, the next time goes on.\n")
     train(wanted, run, device)
     return run
 

@@ -75,7 +75,7 @@ def tell_results(console: Console, rows: list[Row], paper: dict[str, dict[int, f
     console.print(f"\n  What it remembers a stream with: {names.size(rows[-1].state_bytes)}, however long the stream.")
 
 
-def tell_characters(console: Console, seen: Characters, rows: list[Row], columns: int = 5) -> None:
+def tell_characters(console: Console, seen: Characters, rows: list[Row], columns: int = 4) -> None:
     console.print("\n  One drawing of the first characters of the stream:\n")
     for lines in zip(*(dots(drawings[0]) for drawings in seen.drawn[:columns]), strict=True):
         console.print("    " + "  ".join(lines))
@@ -90,8 +90,8 @@ def tell_characters(console: Console, seen: Characters, rows: list[Row], columns
     console.print(table)
     middle = len(seen.novel) // 2
     console.print(
-        f"\n  Halfway, a character that is still to come looks newer to it than a learned one in {seen.novel[middle]:.0%} "
-        "of pairs."
+        "\n  Halfway, a character that is still to come looks newer to it than a learned\n"
+        f"  one in {seen.novel[middle]:.0%} of pairs.\n"
     )
     for row in rows:
         console.print(f"  Over {row.episodes} streams of {names.plural(row.tasks, 'character')}: error {row.value:.3f}")
