@@ -103,7 +103,7 @@ def check_generative(trained: Trained, steps: int | None) -> None:
         )
     longest = method.head.steps if isinstance(method.head, DiffusionHead) else None
     if steps is not None and longest is not None and not 1 <= steps <= longest:
-        raise ValueError(f"{recipe} has a diffusion of {longest} steps, so it draws in 1 to as many, not in {steps}")
+        raise ValueError(f"{recipe} draws in 1 to {longest} steps, not in {steps}; its diffusion has no more (--steps)")
 
 
 @torch.no_grad()

@@ -295,7 +295,7 @@ def functions(scene: Scene) -> Iterator[Picture]:
     tasks, curve = min(shape.tasks, CURVES), stream.targets.shape[-1] >= LONG
     groups = tuple(scene.name_of(task) for task in range(tasks))
 
-    def of(task: int, values: Float[Tensor, "b n k"], each: int) -> Float[Tensor, "m k"]:
+    def of(task: int, values: Float[Tensor, "b n k"], each: int) -> Float[Tensor, "m places"]:
         mine = values[0, task * each : (task + 1) * each].cpu()
         return mine if curve else mine.flatten().unsqueeze(0)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 INK, FAINT, MARK, PAPER = "#15191d", "#565f67", "#b33a00", "#eef0f2"
 FONT = {"font.family": "sans-serif", "font.size": 12, "text.color": INK}
+WIDTH = 900  # of every picture: titles fit, and so do ten small pictures in a row
 MARGIN, TITLE, HEAD, NOTE = 12, 30, 20, 18
 NAME = 124  # of the column of names
 SIDE, GAP, FRAME = 64, 8, 3  # of a small picture, between two, and around one that is marked
@@ -41,13 +42,13 @@ class Strip:
 
 
 def sheet(title: str, strips: list[Strip], groups: tuple[str, ...] = ()) -> Figure:
-    """Strips under one another; `groups` stand above as many columns each."""
+    """Strips of up to ten under one another; `groups` stand above as many columns each."""
     columns = max(len(strip.pictures) for strip in strips)
     each = columns // len(groups) if groups else columns
     lefts = [MARGIN + NAME + column * (SIDE + GAP) + column // each * GAP for column in range(columns)]
     top = MARGIN + TITLE + (HEAD if groups else 0)
     tops = list(accumulate((strip.height for strip in strips), initial=top))
-    page = torch.empty(3, DOTS * (tops[-1] + MARGIN - GAP), DOTS * (lefts[-1] + SIDE + MARGIN))
+    page = torch.empty(3, DOTS * (tops[-1] + MARGIN - GAP), DOTS * WIDTH)
     page[:] = _rgb(PAPER)
     for strip, y in zip(strips, tops, strict=False):
         for number, (picture, x) in enumerate(zip(_coloured(strip.pictures), lefts, strict=False)):
@@ -119,8 +120,8 @@ class Row:
 
 def panels(title: str, rows: list[Row], groups: tuple[str, ...]) -> Figure:
     """Rows of panels, all to one scale; `groups` stand above the columns."""
-    wide, high = 136, 104
-    top, width = MARGIN + TITLE + HEAD, 2 * MARGIN + NAME + len(groups) * (wide + GAP)
+    wide, high = 142, 104
+    top, width = MARGIN + TITLE + HEAD, WIDTH
     height = top + len(rows) * (high + GAP) + 2 * MARGIN + HEAD
     limits = _limits(panel for row in rows for panel in row.panels)
     found: dict[str, Any] = {}
