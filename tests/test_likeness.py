@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from methods import METHODS
 from sbmcl.config import ALPaCA, Sine
 from sbmcl.config.base import DataConfig, Split
-from sbmcl.data.episodes import EpisodeSource
+from sbmcl.data.episodes import EpisodeSource, rng_for
 from sbmcl.data.images import ImageEpisodes
 from sbmcl.data.store import Store
 from sbmcl.data.tasks import Generation
@@ -19,7 +19,7 @@ from sbmcl.episode import Episode, Examples
 from sbmcl.evaluate import Trained
 from sbmcl.experiment import Experiment
 from sbmcl.heads import VectorHead
-from sbmcl.likeness import EACH, SAMPLES, among_others, likeness, nearness
+from sbmcl.likeness import EACH, SAMPLES, among_others, drawn, likeness, nearness
 from sbmcl.methods.base import Losses, Method
 from sbmcl.results import LIKENESS, LIKENESS_DRAWINGS, LIKENESS_PRIOR, Row
 from sbmcl.state import state
@@ -125,6 +125,9 @@ def test_generative_methods_can_be_asked(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sbmcl.likeness.STEPS", 3)
     torch.manual_seed(0)
     method = METHODS[name].build(METHODS[name].source())
+    with torch.no_grad():
+        samples = drawn(method, method.init(2), 3, rng=rng_for(0, "test", 0), steps=None)
+    assert torch.equal(samples, method.sample(method.init(2), 3, rng=rng_for(0, "test", 0)))
     found = measured(method, episodes=2)
     assert set(found) == {LIKENESS, LIKENESS_PRIOR, LIKENESS_DRAWINGS}
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 INK, FAINT, MARK, PAPER = "#15191d", "#565f67", "#b33a00", "#eef0f2"
-FONT = {"font.family": "sans-serif", "font.size": 12, "text.color": INK}
+FONT: dict[Any, Any] = {"font.family": "sans-serif", "font.size": 12, "text.color": INK}
 WIDTH = 900  # of every picture: titles fit, and so do ten small pictures in a row
 MARGIN, TITLE, HEAD, NOTE = 12, 30, 20, 18
 NAME = 124  # of the column of names
