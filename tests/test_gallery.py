@@ -211,6 +211,15 @@ def test_mistakes_are_marked_and_come_first(drawn: Sheets) -> None:
     assert torch.equal(drawn[-1][1][0].pictures[:shown], lasts)
 
 
+def test_a_class_never_met_is_no_class_at_all(drawn: Sheets) -> None:
+    """Transformers and OML can answer with a code that nobody has."""
+    run, _ = knowing("tf-classes", ClassHead(), lambda y: torch.eye(7)[5].expand(*y.shape, 7))
+    list(gallery([run], PAIR))
+    _, answer = drawn[1][1]
+    assert all(answer.marked)
+    assert answer.pictures.abs().max() == 0
+
+
 def test_novelty_goes_from_what_was_learned_to_what_was_not(drawn: Sheets) -> None:
     list(gallery([trained("gemcl")], PAIR))
     title, (ranked,) = drawn[2]

@@ -96,6 +96,8 @@ class Learner:
 
     @torch.no_grad()
     def novelty(self, stream: Examples, queries: Examples) -> Float[Tensor, "n"] | None:
+        if type(self.method).novelty is Method.novelty:  # nothing has to be learned to know that it cannot tell
+            return None
         found = self.method.novelty(self.after(stream), self._here(queries).x)
         return None if found is None else found[0].cpu()
 
@@ -222,7 +224,8 @@ def classification(scene: Scene) -> Iterator[Picture]:
     answers = [(learner, learner.answers(query)) for learner in scene.learners]
     hardness = torch.stack([learner.scores(answer, query)["nll"][0] for learner, answer in answers]).mean(0)
     shown, groups = scene.chosen(hardness)
-    first = torch.arange(scene.question.shape.tasks) * scene.question.shape.shots
+    shape = scene.question.shape
+    examples = torch.cat([stream.x[0, :: shape.shots], torch.zeros_like(stream.x[0, :1])])  # grey for a class never met
     strips = [Strip("queries", query.x[0, shown], "hardest of each class")]
     for learner, answer in answers:
         confidence, place = (part[0, shown].cpu() for part in answer.softmax(-1).max(-1))
@@ -231,9 +234,9 @@ def classification(scene: Scene) -> Iterator[Picture]:
             f"{'✗ ' if mistaken else ''}{share:.0%}" for share, mistaken in zip(confidence.tolist(), wrong, strict=True)
         )
         detail = f"takes them for; {learner.score(answer, query)} of all"
-        strips.append(Strip(learner.name, stream.x[0, first[place]], detail, notes, wrong))
+        strips.append(Strip(learner.name, examples[place.clamp_max(shape.tasks)], detail, notes, wrong))
     yield scene.picture("classes found", lambda title: sheet(title, strips, groups))
-    half = (scene.question.shape.tasks + 1) // 2
+    half = (shape.tasks + 1) // 2
     ranked = [strip for learner in scene.learners if (strip := _by_novelty(scene, learner, half))]
     if ranked:
         yield scene.picture("from familiar to novel", lambda title: sheet(title, ranked), part=f"{half} of ")
@@ -332,7 +335,7 @@ def _stream_and_samples(scene: Scene) -> Iterator[Picture]:
     shown, _ = scene.chosen()
     strips = [Strip("drawings", query.x[0, shown], "not in the stream")]
     for learner in scene.learners:
-        rows = learner.samples(SAMPLES).split(len(shown))
+        rows = learner.samples(SAMPLES).split(COLUMNS)
         strips += [Strip(learner.name if i == 0 else "", row) for i, row in enumerate(rows)]
     yield scene.picture("samples", lambda title: sheet(title, strips))
 
