@@ -221,7 +221,8 @@ def test_a_class_never_met_is_no_class_at_all(drawn: Sheets) -> None:
 
 
 def test_novelty_goes_from_what_was_learned_to_what_was_not(drawn: Sheets) -> None:
-    list(gallery([trained("gemcl")], PAIR))
+    *_, picture = gallery([trained("gemcl"), trained("oml-classes", label="oml")], PAIR)
+    assert "by SB-MCL after" in picture.caption  # OML cannot tell
     title, (ranked,) = drawn[2]
     assert title.endswith("after 2 of 3 tasks of 2 shots")
     assert ranked.notes == tuple("new" if new else "learned" for new in ranked.marked)

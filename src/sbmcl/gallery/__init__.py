@@ -143,11 +143,13 @@ class Scene:
         title = f"{self.benchmark}: a training stream of {self._length()}"
         return Picture(title, draw(title))
 
-    def picture(self, what: str, draw: Callable[[str], Figure], *, part: str = "") -> Picture:
+    def picture(
+        self, what: str, draw: Callable[[str], Figure], *, who: list[str] | None = None, part: str = ""
+    ) -> Picture:
         """The caption names who is shown; in the picture they have names beside them. `part` of the stream was learned."""
-        who = names.sentence([learner.name for learner in self.learners])
+        everybody = names.sentence(who or [learner.name for learner in self.learners])
         after = f"after {part}{self._length()}"
-        return Picture(f"{self.benchmark}, {what} by {who} {after}", draw(f"{self.benchmark}: {what} {after}"))
+        return Picture(f"{self.benchmark}, {what} by {everybody} {after}", draw(f"{self.benchmark}: {what} {after}"))
 
     def stream_strips(self, x: Float[Tensor, "b n c h w"], notes: list[str] | None = None) -> list[Strip]:
         """Pictures of the stream, a task in a row."""
@@ -239,7 +241,8 @@ def classification(scene: Scene) -> Iterator[Picture]:
     half = (shape.tasks + 1) // 2
     ranked = [strip for learner in scene.learners if (strip := _by_novelty(scene, learner, half))]
     if ranked:
-        yield scene.picture("from familiar to novel", lambda title: sheet(title, ranked), part=f"{half} of ")
+        who, part = [strip.name for strip in ranked], f"{half} of "
+        yield scene.picture("from familiar to novel", lambda title: sheet(title, ranked), who=who, part=part)
 
 
 def completion(scene: Scene) -> Iterator[Picture]:
