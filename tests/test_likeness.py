@@ -124,7 +124,7 @@ def test_rows_say_what_was_asked() -> None:
 def test_generative_methods_can_be_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbmcl.likeness.STEPS", 3)
     torch.manual_seed(0)
-    method = METHODS[name].build(METHODS[name].source())
+    method: Any = METHODS[name].build(METHODS[name].source()).eval()
     with torch.no_grad():
         samples = drawn(method, method.init(2), 3, rng=rng_for(0, "test", 0), steps=None)
     assert torch.equal(samples, method.sample(method.init(2), 3, rng=rng_for(0, "test", 0)))

@@ -18,7 +18,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 INK, FAINT, MARK, PAPER = "#15191d", "#565f67", "#b33a00", "#eef0f2"
-FONT: dict[Any, Any] = {"font.family": "sans-serif", "font.size": 12, "text.color": INK}
+LOOK: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 12,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "ytick.color": INK,
+}
 WIDTH = 900  # of every picture: titles fit, and so do ten small pictures in a row
 MARGIN, TITLE, HEAD, NOTE = 12, 30, 20, 18
 NAME = 124  # of the column of names
@@ -55,7 +61,7 @@ def sheet(title: str, strips: list[Strip], groups: tuple[str, ...] = ()) -> Figu
             if strip.marked and strip.marked[number]:
                 _inside(page, x - FRAME, y - FRAME, SIDE + 2 * FRAME)[:] = _rgb(MARK)
             _inside(page, x, y, SIDE)[:] = picture
-    with mpl.rc_context(FONT):
+    with mpl.rc_context(LOOK):
         canvas, axes = _canvas(page)
         axes.text(MARGIN, MARGIN, title, fontsize=14, va="top")
         for number, group in enumerate(groups):
@@ -125,7 +131,7 @@ def panels(title: str, rows: list[Row], groups: tuple[str, ...]) -> Figure:
     height = top + len(rows) * (high + GAP) + 2 * MARGIN + HEAD
     limits = _limits(panel for row in rows for panel in row.panels)
     found: dict[str, Any] = {}
-    with mpl.rc_context(FONT | {"axes.edgecolor": FAINT, "ytick.color": INK}):
+    with mpl.rc_context(LOOK):
         canvas = Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="white")
         over = canvas.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
         over.set_axis_off()
