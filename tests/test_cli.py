@@ -234,6 +234,9 @@ def test_what_is_not_meta_trained_can_still_be_evaluated(sbmcl: Command, monkeyp
         ("evaluate", Exit.USAGE, "sbmcl evaluate RUN_FOLDER"),
         ("evaluate nowhere", Exit.FAILED, "'sbmcl train RECIPE' makes one"),
         ("evaluate nowhere --tasks ten", Exit.USAGE, "ten"),
+        ("show", Exit.USAGE, "sbmcl show RUN_FOLDER"),
+        ("show nowhere", Exit.FAILED, "'sbmcl train RECIPE' makes one"),
+        ("show nowhere --number -1", Exit.USAGE, "counted from 0"),
         ("data prepare omniglot --from nowhere", Exit.FAILED, "nowhere/images_background.zip is missing"),
         ("report --results nowhere.jsonl", Exit.FAILED, "nowhere.jsonl is missing"),
         ("completion tcsh", Exit.USAGE, "bash"),
@@ -248,10 +251,25 @@ def test_mistakes_are_answered_with_their_fix(sbmcl: Command, command: str, code
 
 def test_evaluation_errors_name_what_is_wrong(sbmcl: Command) -> None:
     sbmcl(*TRAIN, "--run", "one")
-    for flags, words in (("--on nothing", "known are"), ("--on omniglot", "cannot be asked the way sine is")):
+    for flags, words in (
+        ("--on nothing", "known are"),
+        ("--on omniglot", "cannot be asked the way sine is"),
+        ("--samples", "draws no samples"),
+    ):
         code, _, said = sbmcl("evaluate", "one", *flags.split())
         assert code == Exit.FAILED
         assert words in said
+
+
+def test_what_runs_do_is_shown_side_by_side(sbmcl: Command) -> None:
+    for seed in "01":
+        sbmcl(*TRAIN, "--seed", seed, "--run", seed)
+    code, _, said = sbmcl("show", "0", "1", "--tasks", "2", "--shots", "3", "--out", "results")
+    assert code == 0, said
+    stream, functions = sorted(Path("results").glob("*.png"))
+    assert stream.name == "Sine-regression-a-training-stream-of-2-tasks-of-3-shots.png"
+    assert functions.stem.endswith("seed-0-and-sine-alpaca-quick-seed-1-after-2-tasks-of-3-shots")
+    assert functions.name in said
 
 
 @pytest.mark.parametrize(

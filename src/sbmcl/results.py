@@ -23,6 +23,9 @@ QUERY_MS = "ms_to_answer_by_length"  # examples learned, milliseconds to answer 
 RELIABILITY = "reliability"  # mean confidence of a bin, accuracy in it
 CURVES = (TRAINING, LEARNED, FINAL, AVERAGE, STATE_BYTES, LEARN_MS, QUERY_MS, RELIABILITY)
 """Metrics of rows that are drawn and not tabled: `curve` holds pairs of these, `value` their mean or last score."""
+LIKENESS = "likeness"  # share of samples whose nearest drawing is of a class learned, where half of the drawings are
+LIKENESS_PRIOR = "likeness_prior"  # the same of samples drawn before the stream
+LIKENESS_DRAWINGS = "likeness_drawings"  # the same of real drawings
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from sbmcl.cli.evaluate import evaluate
 from sbmcl.cli.recipes import recipes
 from sbmcl.cli.report import report
 from sbmcl.cli.reproduce import reproduce
+from sbmcl.cli.show import show
 from sbmcl.cli.train import train
 
 Verb = Callable[..., None]
@@ -29,6 +30,7 @@ VERBS: dict[str, Verb | dict[str, Verb]] = {
     "recipes": recipes,
     "train": train,
     "evaluate": evaluate,
+    "show": show,
     "report": report,
     "reproduce": reproduce,
     "data": {"prepare": prepare, "info": info, "verify": verify},

@@ -1,5 +1,6 @@
 """`sbmcl evaluate`: run folders in, rows of results out, with the paper's numbers beside them."""
 
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +22,7 @@ def evaluate(
     map: bool = False,
     forgetting: bool = False,
     cost: bool = False,
+    samples: bool = False,
     on: str | None = None,
     split: Literal["test", "validation"] = "test",
     which: Which | None = None,
@@ -41,6 +43,7 @@ def evaluate(
         map: Put the mode of the belief in place of the belief.
         forgetting: Ask about every earlier task after each task too: what is forgotten, and the curves of it.
         cost: Measure bytes of state and milliseconds to learn and to answer as a stream grows to 10,000 examples too.
+        samples: Draw samples after each stream too, and say how many look like its classes; 50 streams unless --episodes says.
         on: Another data set than that of meta-training.
         split: The classes asked about; choose between models on validation, never on test.
         which: The best weights on validation or the last; without it the best, where there are any.
@@ -52,6 +55,7 @@ def evaluate(
     from sbmcl.evaluate import evaluate as ask
     from sbmcl.evaluate import load, settings
     from sbmcl.forgetting import forgetting as ask_again
+    from sbmcl.likeness import among_others, likeness
     from sbmcl.results import append
 
     if not runs:
@@ -60,6 +64,8 @@ def evaluate(
     use_threads(threads)
     pairs = settings(tasks, shots) if tasks or shots else [(10, 10)]
     trained = [load(run, target, which) for run in runs]
+    for learner, pair in product(trained, pairs if samples else []):
+        among_others(learner, pair, on=on, split=split)  # refuses what could not be drawn, before long work
     for run, learner in zip(runs, trained, strict=True):
         count = episodes or learner.experiment.method.default_episodes
         asking = ask(learner, pairs, episodes=count, at_mode=map, on=on, split=split)
@@ -69,6 +75,8 @@ def evaluate(
                 rows = next(asking)
                 if forgetting:
                     rows += ask_again(learner, (k, s), episodes=count, at_mode=map, on=on, split=split)
+                if samples:
+                    rows += likeness(learner, (k, s), episodes=episodes, at_mode=map, on=on, split=split)
             append(file, rows)
             found += rows
         if cost:

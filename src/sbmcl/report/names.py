@@ -43,6 +43,9 @@ METRICS = {
     "forgetting": "forgetting",
     "forgetting_same_answers": "forgetting, same answers",
     "backward_transfer": "backward transfer",
+    "likeness": "likeness of samples (chance 0.5, higher is better)",
+    "likeness_prior": "likeness before the stream",
+    "likeness_drawings": "likeness of real drawings",
 }
 PAPER_TABLES = {
     "tab:clf": ("Classification", "Error rate at 10 tasks, 10 shots."),
