@@ -1,6 +1,7 @@
 """Experiments are plain data, and every recipe is one that can be built."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -8,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sbmcl.config import ALPaCA, Embeddings, Omniglot, Sine, Training
+from sbmcl.check import check
+from sbmcl.cli.common import Failure
+from sbmcl.cli.recipes import checked
+from sbmcl.config import ALPaCA, Omniglot, Sine, Training
 from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
-from sbmcl.methods.base import Method
-from sbmcl.recipes import ALL
+from sbmcl.recipes import ALL, Page
 
 EXPERIMENT = Experiment(
     "tiny", "sine/regression", "sbmcl", Sine(), ALPaCA(width=4, hidden=4), Training(steps=3), seed=5
@@ -43,39 +46,22 @@ def test_every_recipe_goes_by_its_own_name_and_explains_itself(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_recipe_builds(name: str) -> None:
-    """On a source of the right kind and shapes, since not every data set lies on every machine."""
-    experiment = ALL[name]()
-    method = experiment.method.build(Like(experiment))
-    assert isinstance(method, Method)
-    assert sum(p.numel() for p in method.parameters()) > 1_000
+def test_every_recipe_takes_a_step_and_answers(name: str) -> None:
+    check(ALL[name]())
 
 
-class Like:
-    """As the data of an experiment would say of itself."""
+def test_a_recipe_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken() -> Experiment[Sine, ALPaCA]:
+        return replace(EXPERIMENT, method=ALPaCA(width=4, hidden=4, noise=math.inf))
 
-    query_cap = 10
-
-    def __init__(self, experiment: Experiment[Any, Any]):
-        from sbmcl.data.tasks import Classification, task_named
-        from sbmcl.data.vectors import Regression
-
-        data = experiment.data
-        if isinstance(data, Sine):
-            source = data.source("train")
-            self.x_shape, self.y_shape, self.kind = source.x_shape, source.y_shape, source.kind
-            return
-        if isinstance(data, Embeddings):
-            task, item = Regression(data.targets) if data.targets else Classification(), (32,)
-        else:
-            task, item = task_named(data.task), (3 if data.name == "celeb" else 1, 32, 32)
-        self.x_shape, self.y_shape = task.shapes(item)
-        self.kind = task.kind
-
-    def draw(self, *_: Any) -> Any:
-        raise AssertionError("a method is built from shapes, not from episodes")
-
-    check = draw
+    monkeypatch.setitem(ALL, "broken", broken)
+    monkeypatch.setitem(ALL, "sound", lambda: EXPERIMENT)
+    pages = {name: Page("") for name in ("broken", "sound")}
+    with pytest.raises(Failure, match="1 of 2"):
+        checked(pages)
+    told = capsys.readouterr().out
+    assert "fails  broken: ValueError: tiny has a loss of nan in its first step" in told
+    assert "runs   sound" in told
 
 
 def test_all_settings_survive_json() -> None:

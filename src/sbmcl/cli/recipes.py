@@ -1,6 +1,7 @@
 """`sbmcl recipes`: what can be trained."""
 
 import re
+import time
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
@@ -12,13 +13,14 @@ from sbmcl.cli.common import Exit, Failure, console, nearest
 from sbmcl.recipes import ALL, Page, page
 
 
-def recipes(words: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> None:
+def recipes(words: Annotated[tuple[str, ...], tyro.conf.Positional] = (), check: bool = False) -> None:
     """List what can be trained, or show one recipe whole.
 
     Args:
         words: The name of one recipe; or words, to list the recipes that have all of them in name or description.
+        check: Build each of them and take one step on stand-in data, to see that it would run here.
     """
-    if len(words) == 1 and words[0] in ALL:
+    if not check and len(words) == 1 and words[0] in ALL:
         show(words[0])
         return
     pages = {name: page(recipe) for name, recipe in ALL.items()}
@@ -29,7 +31,25 @@ def recipes(words: Annotated[tuple[str, ...], tyro.conf.Positional] = ()) -> Non
     }
     if not found:
         raise Failure(f"no recipe has {' and '.join(words)}{nearest(' '.join(words), ALL)}", Exit.USAGE)
-    listing(found)
+    (checked if check else listing)(found)
+
+
+def checked(pages: dict[str, Page]) -> None:
+    from sbmcl.check import check
+
+    failures = 0
+    for name in pages:
+        began = time.perf_counter()
+        try:
+            check(ALL[name]())
+        except Exception as error:
+            failures += 1
+            console.print(f"[bold red]fails[/]  {name}: ", end="")
+            console.print(f"{type(error).__name__}: {error}", markup=False, soft_wrap=True)
+        else:
+            console.print(f"[green]runs[/]   {name}  [dim]{time.perf_counter() - began:.1f} s[/]")
+    if failures:
+        raise Failure(f"{failures} of {len(pages)} recipes fail")
 
 
 def listing(pages: dict[str, Page]) -> None:
