@@ -21,6 +21,7 @@ from sbmcl.report.significance import Scores, interval
 from sbmcl.results import Row
 
 PUBLISHED_STEPS = 50_000
+VARIANTS = {"quick", "small", "robust"}  # words after the name of a published recipe: less training, size, overfitting
 UNTRAINED = ("offline", "online")  # learn every episode from scratch
 FAR = 2.0  # units of spread
 MAIN_METRIC = {
@@ -161,12 +162,12 @@ def published_recipe(benchmark: str, method: str) -> str:
 
 
 def is_cut(benchmark: str, entry: Entry) -> bool | None:
-    """Whether an entry's recipe is the published one cut down in training or size; None if it is another one altogether."""
+    """Whether an entry's recipe is the published one in another training or size; None if it is another one altogether."""
     published = published_recipe(benchmark, entry.method)
     if entry.recipe == published:
         return False
     words = set(entry.recipe.removeprefix(published + "-").split("-"))
-    return True if entry.recipe.startswith(published + "-") and words <= {"quick", "small"} else None
+    return True if entry.recipe.startswith(published + "-") and words <= VARIANTS else None
 
 
 def trained_as_published(benchmark: str, entry: Entry, steps: int) -> bool:
