@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sbmcl import config
 from sbmcl.config import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE, Transformer
 from sbmcl.config.sgd import head as head_for
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource
@@ -137,8 +138,12 @@ METHODS: dict[str, Case] = {
     ),
     "oml-vector": Case(partial(oml, OML), SineSource),
     "oml-angle": Case(partial(oml, OML), partial(pictures, "rotation")),
+    "oml-completion": Case(config.OML(width=8, hidden=10).build, partial(pictures, "completion", size=32)),
     "oml-reptile-classes": Case(partial(oml, OMLReptile), pictures),
     "oml-reptile-vector": Case(partial(oml, OMLReptile), SineSource),
+    "oml-reptile-completion": Case(
+        config.OMLReptile(width=8, hidden=10).build, partial(pictures, "completion", size=32)
+    ),
     "tf-classes": Case(transformer, pictures),
     "tf-vector": Case(partial(transformer, norm=True), SineSource),
     "tf-angle": Case(transformer, partial(pictures, "rotation")),

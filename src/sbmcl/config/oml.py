@@ -20,7 +20,7 @@ class OML(MethodConfig):
     """Gradient descent on two layers behind an encoder, their initial weights meta-learned through all of its steps."""
 
     width: int = 512
-    """Dimensions of the encoder's output."""
+    """Dimensions of the encoder's output, and of what a decoder of images reads."""
     hidden: int = 512
     """Units between the two fast layers."""
     rate: float = 0.03
@@ -48,9 +48,15 @@ class OML(MethodConfig):
         """The encoder, the fast layers behind it and the head (SPEC 3.2)."""
         from sbmcl.nets.fast import FastMLP
 
-        if source.kind not in ("classes", "vector", "angle"):
-            raise ValueError(f"OML is asked for classes, vectors or angles, but here for: {source.kind}")
-        out = self.classes if source.kind == "classes" else source.y_shape[0]
+        match source.kind:
+            case "classes":
+                out = self.classes
+            case "vector" | "angle":
+                out = source.y_shape[0]
+            case "image":
+                out = self.width
+            case kind:
+                raise ValueError(f"OML is asked for classes, vectors, angles or images, but here for: {kind}")
         return self._encoder(source.x_shape), FastMLP(self.width, out, hidden=self.hidden), head(source)
 
     def _options(self, source: EpisodeSource) -> dict[str, Any]:
@@ -58,7 +64,17 @@ class OML(MethodConfig):
             return {"rate": self.rate, "classes": self.classes, "redraw": self.redraw}
         if self.redraw:
             raise ValueError(f"method.redraw is for classifiers, but what is asked here is of kind {source.kind!r}")
+        if source.kind == "image":
+            return {"rate": self.rate, "decoder": self._decoder(source.y_shape)}
         return {"rate": self.rate}
+
+    def _decoder(self, shape: tuple[int, ...]) -> "nn.Module":
+        from torch import nn
+
+        from sbmcl.nets.conv import ConvDecoder
+
+        channels, height, width = shape
+        return nn.Sequential(nn.ReLU(), ConvDecoder(self.width, channels, height, width, "tanh"))
 
     def _encoder(self, shape: tuple[int, ...]) -> "nn.Module":
         from sbmcl.nets.conv import ConvEncoder

@@ -8,6 +8,7 @@ inner step is the head's loss of that prediction and its gradient is taken throu
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,10 @@ from sbmcl.episode import Episode, Examples
 from sbmcl.heads import Head
 from sbmcl.methods.base import Losses, Method
 from sbmcl.methods.codes import Codebook, labels
-from sbmcl.nets.fast import FastMLP, FastWeights, Layer, Steps, descend
+from sbmcl.nets.fast import FastMLP, FastWeights, Layer, Steps, Still, descend
 from sbmcl.state import map_tensors, state
 
+Run = Callable[..., Any]
 BLOCK = 128  # examples between two collapses of a stream's steps into weights; any number gives the same state
 
 
@@ -37,8 +39,9 @@ class OML(Method[FastState]):
 
     A classifier has an output for each of `classes` codes. Its last layer is meta-learned and labels get new codes in
     every stream; with `redraw` they do not, and the last layer starts anew from random weights instead, as published
-    (SPEC D10). `decoder` makes a prediction of the last layer's output; the inner steps leave it alone, and what it
-    gives must not depend on who else is in the batch (see `nets.fast.Loss`).
+    (SPEC D10). `decoder` makes a prediction of the last layer's output; the inner steps pass through it and leave it
+    alone. Its batch-norms stand still in them, in meta-training as in a stream (published, they do so in a stream alone,
+    SPEC D17); they move with the queries.
     """
 
     def __init__(
@@ -82,10 +85,13 @@ class OML(Method[FastState]):
     def meta_loss(self, episode: Episode, *, rng: torch.Generator | None = None) -> Losses:
         return self._asked_after(episode, rng)[0]
 
-    def answer(self, layer: Layer, x: Float[Tensor, "b n d"]) -> Tensor:
-        """The prediction for encoded inputs, with the fast layers as they are at this moment."""
+    def answer(self, layer: Layer, run: Run, x: Float[Tensor, "b n d"]) -> Tensor:
+        """The prediction for encoded inputs, with the fast layers as they are at this moment.
+
+        `run` takes a fixed network and its inputs, as `Method.run` does; in an inner step the network stands still.
+        """
         out = self.fast.through(layer, x)
-        return out if self.decoder is None else self.decoder(out.flatten(0, 1)).unflatten(0, out.shape[:2])
+        return out if self.decoder is None else run(self.decoder, out)
 
     def _asked_after(self, episode: Episode, rng: torch.Generator | None) -> tuple[Losses, FastState]:
         """The loss of the queries after the stream, and the state they were asked in."""
@@ -118,12 +124,14 @@ class OML(Method[FastState]):
         return self.codebook.encode(state.codes, labels(examples))
 
     def _steps(self, state: FastState, x: Float[Tensor, "b t d"], target: Tensor) -> list[Steps]:
+        fixed = self.decoder or nn.Identity()
+        still = Still(fixed)
+
         def loss(layer: Layer, x: Tensor, target: Tensor) -> Tensor:
             # The head's mean over learners, times their number: each gets the gradient of its own loss
-            return self.head.loss(self.answer(layer, x), target) * len(x)
+            return self.head.loss(self.answer(layer, still, x), target) * len(x)
 
-        fixed = () if self.decoder is None else tuple(self.decoder.parameters())
-        return descend(loss, state.layers, self.log_rate.exp(), x, target, fixed)
+        return descend(loss, state.layers, self.log_rate.exp(), x, target, tuple(fixed.parameters()))
 
     def _collapsed(self, state: FastState, steps: list[Steps]) -> FastState:
         rate = self.log_rate.exp()
@@ -131,7 +139,7 @@ class OML(Method[FastState]):
         return replace(state, layers=layers)
 
     def _predict(self, state: FastState, x: Float[Tensor, "b n d"]) -> Tensor:
-        prediction = self.answer(lambda k, x: state.layers[k](x), x)
+        prediction = self.answer(lambda k, x: state.layers[k](x), self.run, x)
         if self.codebook is None:
             return prediction
         assert state.codes is not None

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.func import functional_call
 
 from sbmcl.state import map_tensors, state
 
@@ -32,8 +33,8 @@ Loss = Callable[[Layer, Tensor, Any], Tensor]
 """`loss(layer, x, target)` is the loss of one example `x` (`b 1 i`) of each learner, summed over the learners.
 
 It calls each fast layer once, layer 0 on `x`, and uses `x` for nothing else. It has to be differentiable twice and to
-give the same whenever it is called: the backward pass calls it again, so noise comes in through `target` and
-batch-norms stand still.
+give the same whenever it is called: the backward pass calls it again, so noise comes in through `target` and fixed
+networks stand `Still`.
 """
 
 
@@ -71,6 +72,41 @@ class Steps:
         return FastWeights(
             start.weight - rate * self.errors.mT @ self.inputs, start.bias - rate * self.errors.sum(dim=1)
         )
+
+
+class Still:
+    """Runs parts of a network as they are when it is frozen: batch-norms go by their averages of this moment, nothing is
+    dropped, and nothing moves.
+
+    So it runs them in the steps of a stream, in meta-training too: what one example does must not depend on who else is in
+    the batch, and has to be the same when the backward pass comes by again, after the averages have moved.
+    """
+
+    def __init__(self, network: nn.Module):
+        self.within = _Within(network)
+        self.averages = {name: buffer.clone() for name, buffer in self.within.named_buffers()}
+
+    def __call__(self, part: Callable[..., Tensor], *inputs: Float[Tensor, "b n ..."]) -> Float[Tensor, "b n ..."]:
+        """A part of the network, over the examples of all learners at once."""
+        network = self.within.network
+        moving = network.training
+        network.eval()
+        try:
+            flat = functional_call(self.within, self.averages, (part, *(x.flatten(0, 1) for x in inputs)))
+        finally:
+            network.train(moving)
+        return flat.unflatten(0, inputs[0].shape[:2])
+
+
+class _Within(nn.Module):
+    """Lets `functional_call` put buffers into a network while a part of it runs."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+        return part(*inputs)
 
 
 class FastMLP(nn.Module):
