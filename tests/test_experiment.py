@@ -13,7 +13,7 @@ from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
 from sbmcl.methods.base import Method
 from sbmcl.recipes import ALL, page
-from sbmcl.report.cells import read_paper
+from sbmcl.report.cells import published_recipe, read_paper
 
 EXPERIMENT = Experiment(
     "tiny", "sine/regression", "sbmcl", Sine(), ALPaCA(width=4, hidden=4), Training(steps=3), seed=5
@@ -51,6 +51,11 @@ def test_recipes_quote_the_paper_as_it_is() -> None:
         experiment, quoted = recipe(), page(recipe).paper.split(" ")[0]
         if quoted:
             assert quoted == printed[experiment.benchmark, experiment.label], name
+
+
+def test_every_cell_of_the_paper_has_a_recipe() -> None:
+    missing = {published_recipe(cell.question.benchmark, cell.method) for cell in read_paper()} - set(ALL)
+    assert not missing
 
 
 @pytest.mark.parametrize("name", ALL)

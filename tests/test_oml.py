@@ -4,6 +4,7 @@ That loop is in `plain_loop.py` and knows nothing of the dual form; autograd goe
 """
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,9 +24,9 @@ from sbmcl.data.episodes import EpisodeShape, rng_for
 from sbmcl.data.sine import SineSource
 from sbmcl.episode import Episode, Examples
 from sbmcl.experiment import Experiment
-from sbmcl.heads import AngleHead, ClassHead, Head, VectorHead
-from sbmcl.methods.oml import BLOCK, OML, FastState, OMLReptile
-from sbmcl.nets.fast import FastMLP, FastWeights
+from sbmcl.heads import AngleHead, ClassHead, Head, VAEHead, VectorHead
+from sbmcl.methods.oml import BLOCK, OML, OMLVAE, FastState, OMLReptile
+from sbmcl.nets.fast import FastMLP, FastVAE, FastWeights
 from sbmcl.nets.mlp import MLP
 from sbmcl.train import new_learner, one_step
 
@@ -151,10 +152,106 @@ def test_the_steps_matter_to_the_gradient() -> None:
     exact = slopes(method.meta_loss(episode).total, method)
     start, x = method._start(2, None), method.run(method.encoder, torch.cat([episode.stream.x, episode.query.x], 1))
     with torch.no_grad():
-        steps = method._steps(start, x[:, : len(episode.stream)], episode.stream.targets)
-    prediction = method._predict(method._collapsed(start, steps), x[:, len(episode.stream) :])
+        steps = method._steps(start, (x[:, : len(episode.stream)],), episode.stream.targets, method.head)
+    prediction = method._predict(method._collapsed(start, steps), (x[:, len(episode.stream) :],))
     first_order = slopes(method.head.loss(prediction, episode.query.targets), method)
     assert all(off(first_order[name], exact[name]) > 1e-2 for name in exact)
+
+
+class PlainVAE(nn.Module):
+    """The fast half of an auto-encoder: of a code beside noise, the mean and log-variance of u and what a decoder reads."""
+
+    def __init__(self, fast: FastVAE):
+        super().__init__()
+        (self.a, self.b), (self.c, self.d) = fast.to_latent.linears, fast.from_latent.linears
+
+    def forward(self, given: Tensor) -> Tensor:
+        mean, log_variance = self.b(self.a(given[..., :DIM]).relu()).chunk(2, -1)
+        u = mean + torch.exp(log_variance / 2) * given[..., DIM:]
+        return torch.cat([mean, log_variance, self.d(self.c(u).relu())], -1)
+
+
+def bits(output: Tensor, logits: Tensor, y: Tensor, weight: float) -> Tensor:
+    """Of a pixel of one picture, the code's part times a weight; u has 3 dimensions."""
+    mean, log_variance = output[:3], output[3:6]
+    on = logits.sigmoid()
+    nats = -torch.where(y > 0, on, 1 - on).log().sum()
+    divergence = (mean**2 + log_variance.exp() - log_variance - 1).sum() / 2
+    return (nats + weight * divergence) / (y.numel() * math.log(2))
+
+
+def vae(kind: type[OMLVAE] = OMLVAE) -> OMLVAE:
+    torch.manual_seed(0)
+    decoder = nn.Sequential(nn.ReLU(), wandering(MLP(5, 16, hidden=8)), nn.Unflatten(1, (1, 4, 4)))
+    encoder = nn.Sequential(nn.Flatten(), MLP(16, DIM, hidden=8))
+    fast = FastVAE(DIM, 3, 5, hidden=7)
+    for linear in (*fast.to_latent.linears, *fast.from_latent.linears):
+        nn.init.normal_(linear.bias, std=0.3)
+    return kind(encoder, fast, VAEHead(3, warmup=10), rate=0.3, decoder=decoder).double().train()
+
+
+def binary() -> Episode:
+    rng = torch.Generator().manual_seed(1)
+    b, stream, queries = SHAPE
+    x = (torch.rand(b, stream + queries, 1, 4, 4, generator=rng) < 0.4) * 2.0 - 1.0
+    whole = Examples(x.double(), None, torch.zeros(b, stream + queries, dtype=torch.long))
+    return Episode(whole[:stream], whole[stream:])
+
+
+@pytest.mark.parametrize(("step", "weight"), [(3, 0.3), (None, 1.0)])
+def test_an_auto_encoder_s_dual_form_is_the_plain_loop(step: int | None, weight: float) -> None:
+    """Gradients through u, through the decoder and through all steps, while the code's weight rises."""
+    method, episode = vae(), binary()
+    other = copy.deepcopy(method)
+    method.meta_step = step
+    rng = rng_for(0, "method", 0)
+    start = other._start(SHAPE[0], rng)
+    (_, noise), _, _ = other._asked(start, episode.stream)
+    (_, late), _ = other.head.ask(episode.query.x, episode.query.x, rng)
+    x = other.encoder(torch.cat([episode.stream.x, episode.query.x], 1).flatten(0, 1)).unflatten(0, (SHAPE[0], -1))
+    given = torch.cat([x, torch.cat([noise, late], 1)], -1)
+    decoder, frozen = other.decoder, functional(other.decoder)
+
+    def loss(output: Tensor, y: Tensor) -> Tensor:
+        return bits(output, frozen(output[6:]), y, weight)
+
+    net, rate = PlainVAE(other.fast), other.log_rate.exp()
+    ends = final_weights(net, rate, given[:, : SHAPE[1]], episode.stream.x, loss)
+    found = outputs(net, ends, given[:, SHAPE[1] :])
+    logits = decoder(found[..., 6:].flatten(0, 1)).unflatten(0, found.shape[:2])
+    theirs = vmap(vmap(partial(bits, weight=weight)))(found, logits, episode.query.x).mean()
+    mine = method.meta_loss(episode, rng=rng_for(0, "method", 0)).total
+    assert off(mine, theirs) < 1e-10
+    found, right = slopes(mine, method), slopes(theirs, other)
+    for name, slope in right.items():
+        assert slope.abs().max() > 1e-8, f"{name} matters"
+        assert off(found[name], slope) < 1e-9, name
+
+
+@torch.no_grad()
+def test_pictures_are_made_through_the_adapted_layers() -> None:
+    method, episode = vae().eval(), binary()
+    state = method.learn(method.init(2), episode.stream)
+    drawn = method.sample(state, 5, rng=torch.Generator().manual_seed(0))
+    assert drawn.shape == (2, 5, 1, 4, 4)
+    u = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for b in range(2):
+        third, fourth = ((layer.weight[b], layer.bias[b]) for layer in state.layers[2:])
+        logits = method.decoder(F.linear(F.linear(u[b], *third).relu(), *fourth))
+        torch.testing.assert_close(drawn[b], 2 * logits.sigmoid() - 1)
+    assert not torch.equal(drawn, method.sample(method.init(2), 5, rng=torch.Generator().manual_seed(0)))
+
+
+def test_every_example_of_every_stream_is_asked_with_noise_of_its_own() -> None:
+    method, episode = vae().eval(), binary()
+    state = method.init(2, rng=rng_for(0, "method", 0))
+    (_, noise), _, after = method._asked(state, episode.stream)
+    rows = noise.flatten(0, 1)
+    assert all(not torch.equal(a, b) for k, a in enumerate(rows) for b in rows[:k])
+    (_, later), _, _ = method._asked(after, episode.stream)
+    assert not any(torch.equal(a, b) for a in rows for b in later.flatten(0, 1))
+    again = method.init(2, rng=rng_for(0, "method", 1))
+    assert not torch.equal(method._asked(again, episode.stream)[0][1], noise)
 
 
 @torch.no_grad()
@@ -258,7 +355,7 @@ def test_reptiles_encoder_sees_the_queries_alone_and_its_rate_learns() -> None:
     def loss_at(log_rate: float) -> Tensor:
         """The steps as they were, walked with another rate."""
         start = method._start(2, None)
-        steps = method._steps(start, method.run(method.encoder, episode.stream.x), episode.stream.targets)
+        steps = method._steps(start, method.embed(episode.stream.x), episode.stream.targets, method.head)
         other = built("vector", torch.float64, OMLReptile).eval()
         nn.init.constant_(other.log_rate, log_rate)
         end = other._collapsed(start, steps)
@@ -313,6 +410,15 @@ def test_the_published_sizes(of: type[config.OML]) -> None:
         assert all(not linear.bias.any() for linear in method.fast.linears)
 
 
+def test_the_published_size_of_an_auto_encoder() -> None:
+    method = config.OMLReptileVAE().build(pictures("binarised", size=32))
+    assert isinstance(method, OMLVAE)
+    assert round(count(method) / 1e6, 3) == 3.732
+    assert round(count(method.fast) / 1e6, 3) == 1.313
+    assert method.decode.__func__ is OMLVAE.decode
+    assert method.meta_loss.__func__ is OMLReptile.meta_loss
+
+
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match=r"method\.rate"):
         config.OML(rate=0.0)
@@ -326,6 +432,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         config.OML(redraw=True).build(SineSource())
     with pytest.raises(ValueError, match="classes, vectors, angles or images"):
         config.OML().build(pictures("generation"))
+    with pytest.raises(ValueError, match="task binarised, but"):
+        config.OMLVAE().build(pictures("generation"))
 
 
 def test_the_outer_loop_moves_reptiles_start_its_own_way() -> None:

@@ -41,6 +41,8 @@ PAPER = {
         "linear-tf": "0.068",
         "sbmcl": "0.039",
     },
+    "vae": {"offline": "0.664", "online": "0.862", "oml": "0.442", "oml-reptile": "0.454", "sbmcl": "0.428"},
+    "ddpm": {"offline": "0.0451", "online": "0.1408", "oml": "0.0353", "oml-reptile": "0.0353", "sbmcl": "0.0345"},
 }
 """Of 10 tasks, 10 shots."""
 

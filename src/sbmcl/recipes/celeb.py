@@ -32,6 +32,7 @@ PAPER = {
         "linear-tf": "0.097",
         "sbmcl": "0.096",
     },
+    "ddpm": {"offline": "0.0438", "online": "0.2124", "oml": "0.0308", "oml-reptile": "0.0307", "sbmcl": "0.0302"},
 }
 """Of 10 tasks, 10 shots."""
 

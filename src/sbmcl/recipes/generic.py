@@ -10,12 +10,19 @@ from typing import Any
 
 from sbmcl.config import (
     OML,
+    OMLDDPM,
+    OMLVAE,
     DataConfig,
+    Diffusion,
     LatentCompletion,
+    LatentDDPM,
     LatentRotation,
+    LatentVAE,
     MethodConfig,
     Offline,
     OMLReptile,
+    OMLReptileDDPM,
+    OMLReptileVAE,
     Online,
     Training,
     Transformer,
@@ -30,6 +37,10 @@ SCRATCH = Training(steps=0)
 SLOW, FAST = Training(), Training(lr=1e-3)
 QUICK = Training(steps=1_500, episodes=4, lr=1e-3, schedule="cosine", warmup=100, clip=1.0)
 """Minutes on a small machine."""
+
+SMALLER: dict[str, Any] = {"steps": 200, "base": 32, "levels": 3, "groups": 16}
+SMALL = Diffusion(**SMALLER)
+"""Of a diffusion model of 16 x 16 pictures."""
 
 METHODS = {  # in the order of the paper's tables
     "offline": "by learning from scratch with all examples at hand",
@@ -100,6 +111,39 @@ BENCHMARKS = {
         "Angles of turned pictures, offset by one that only the stream can tell,",
         FROM_SCRATCH | OMLS | TRANSFORMERS | {"sbmcl": (LatentRotation(), SLOW)},
         OMLS_QUICK | TRANSFORMERS_QUICK | {"sbmcl": (LatentRotation(), QUICK)},
+    ),
+    "vae": Benchmark(
+        "binarised",
+        "A variational auto-encoder",
+        FROM_SCRATCH
+        | {
+            "oml": (OMLVAE(), Training(lr=3e-4)),
+            "oml-reptile": (OMLReptileVAE(), FAST),
+            "sbmcl": (LatentVAE(), FAST),
+        },
+        {
+            "oml": (OMLVAE(warmup=100), QUICK),
+            "oml-reptile": (OMLReptileVAE(warmup=300), replace(QUICK, steps=2_500)),
+            "sbmcl": (LatentVAE(warmup=300), QUICK),
+        },
+    ),
+    "ddpm": Benchmark(
+        "generation",
+        "A diffusion model",
+        FROM_SCRATCH
+        | {
+            "oml": (OMLDDPM(), Training(lr=1e-3, episodes=8)),
+            "oml-reptile": (OMLReptileDDPM(), Training(lr=1e-3, episodes=8)),
+            "sbmcl": (LatentDDPM(), Training(lr=1e-3, episodes=8)),
+        },
+        {
+            "offline": (Offline(diffusion=SMALL), SCRATCH),
+            "online": (Online(diffusion=SMALL), SCRATCH),
+            "oml": (OMLDDPM(**SMALLER), QUICK),
+            "oml-reptile": (OMLReptileDDPM(**SMALLER), QUICK),
+            "sbmcl": (LatentDDPM(**SMALLER), QUICK),
+        },
+        "generation-16",
     ),
 }
 

@@ -280,7 +280,7 @@ RECIPES = [
     omniglot_ddpm_sbmcl_small,
     *(
         recipe
-        for benchmark in ("completion", "rotation", "rotation-offset")
+        for benchmark in ("completion", "rotation", "rotation-offset", "vae", "ddpm")
         for make in (generic.of, generic.quick)
         for recipe in make(Omniglot, benchmark, generic.BASELINES)
     ),
