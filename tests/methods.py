@@ -133,7 +133,11 @@ METHODS: dict[str, Case] = {
         config.Offline(width=8, batch=4, steps=3).build, partial(pictures, "binarised"), noisy=True, meta_trained=False
     ),
     "online-ddpm": Case(
-        config.Online(diffusion=TINY, batch=5).build, partial(pictures, "generation"), noisy=True, meta_trained=False
+        config.Online(diffusion=TINY, batch=5).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        meta_trained=False,
+        single=1e-2,  # as online-angle
     ),
     "offline-ddpm": Case(
         config.Offline(diffusion=TINY, batch=4, steps=3).build,
@@ -160,7 +164,10 @@ METHODS: dict[str, Case] = {
         config.OMLVAE(width=8, hidden=10, draws=2).build, partial(pictures, "binarised", size=16), noisy=True
     ),
     "oml-ddpm": Case(
-        config.OMLDDPM(base=8, levels=2, groups=4, steps=50).build, partial(pictures, "generation"), noisy=True
+        config.OMLDDPM(base=8, levels=2, groups=4, steps=50).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        single=2e-2,  # of biases whose change a group-norm takes back, but for rounding
     ),
     "oml-reptile-classes": Case(partial(oml, OMLReptile), pictures),
     "oml-reptile-vector": Case(partial(oml, OMLReptile), SineSource),
@@ -171,7 +178,10 @@ METHODS: dict[str, Case] = {
         config.OMLReptileVAE(width=8, hidden=10, draws=2).build, partial(pictures, "binarised", size=16), noisy=True
     ),
     "oml-reptile-ddpm": Case(
-        config.OMLReptileDDPM(base=8, levels=2, groups=4, steps=50).build, partial(pictures, "generation"), noisy=True
+        config.OMLReptileDDPM(base=8, levels=2, groups=4, steps=50).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        single=2e-2,  # of biases whose change a group-norm takes back, but for rounding
     ),
     "tf-classes": Case(transformer, pictures),
     "tf-vector": Case(partial(transformer, norm=True), SineSource),

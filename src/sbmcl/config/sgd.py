@@ -139,8 +139,9 @@ def network(source: EpisodeSource, width: int, classes: int, diffusion: Diffusio
         case "generation":
             return diffusion.unet(source.x_shape[0], dropout=0.0)
         case "binary":
+            channels, height, breadth = source.x_shape
             infer = nn.Sequential(encoder, MLP(width, 2 * width, hidden=width))
-            return VAE(infer, ConvDecoder(width, *source.x_shape))
+            return VAE(infer, ConvDecoder(width, channels, height, breadth))
 
 
 def head(source: EpisodeSource) -> "Head":

@@ -7,7 +7,7 @@ terms for all. To make a generative method of a new kind of state, subclass `Gen
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -71,8 +71,6 @@ class Generative(Method[S]):
 class OfVAE(Generative[S]):
     """The models are variational auto-encoders."""
 
-    head: VAEHead
-
     def predict(
         self,
         state: S,
@@ -82,23 +80,24 @@ class OfVAE(Generative[S]):
         at_mode: bool = False,
     ) -> Float[Tensor, "b n c h w"]:
         """Reconstructions: each picture from the mean of its u, averaged over models."""
+        head = cast(VAEHead, self.head)
         code, models = self.code(x), self.models(state, x.shape[1], rng=rng, at_mode=at_mode)
-        silence = torch.zeros(*x.shape[:2], self.head.latent, dtype=x.dtype, device=x.device)
-        return torch.stack([self.head.pictures(model.answer(code, silence).logits) for model in models]).mean(0)
+        silence = torch.zeros(*x.shape[:2], head.latent, dtype=x.dtype, device=x.device)
+        return torch.stack([head.pictures(model.answer(code, silence).logits) for model in models]).mean(0)
 
     @torch.no_grad()
     def sample(
         self, state: S, n: int, *, rng: torch.Generator | None = None, at_mode: bool = False
     ) -> Float[Tensor, "b n c h w"]:
+        head = cast(VAEHead, self.head)
         (model,) = self.models(state, n, rng=rng, at_mode=at_mode, draws=1)
-        u = standard_normal((model.streams, n, self.head.latent), next(self.parameters()), rng)
-        return self.head.pictures(model.decode(u))
+        u = standard_normal((model.streams, n, head.latent), next(self.parameters()), rng)
+        return head.pictures(model.decode(u))
 
 
 class OfDDPM(Generative[S]):
     """The models predict the noise in pictures of `shape`."""
 
-    head: DiffusionHead
     shape: tuple[int, ...]
 
     def predict(
@@ -110,11 +109,12 @@ class OfDDPM(Generative[S]):
         at_mode: bool = False,
     ) -> Float[Tensor, "b n c h w"]:
         """Reconstructions: each picture as it is guessed in one step from the middle of its diffusion, averaged over models."""
-        t = torch.full(x.shape[:2], self.head.steps // 2, device=x.device)
-        x_t = self.head.noised(x, t, standard_normal(x.shape, x, rng))
+        head = cast(DiffusionHead, self.head)
+        t = torch.full(x.shape[:2], head.steps // 2, device=x.device)
+        x_t = head.noised(x, t, standard_normal(x.shape, x, rng))
         models = self.models(state, x.shape[1], rng=rng, at_mode=at_mode)
         noise = torch.stack([model.answer(x_t, t) for model in models]).mean(0)
-        return self.head.cleaned(x_t, t, noise).clamp(-1, 1)
+        return head.cleaned(x_t, t, noise).clamp(-1, 1)
 
     @torch.no_grad()
     def sample(
@@ -129,9 +129,8 @@ class OfDDPM(Generative[S]):
         """By the ancestral sampler, or by DDIM in so many `steps`."""
         (model,) = self.models(state, n, rng=rng, at_mode=at_mode, draws=1)
         start = standard_normal((model.streams, n, *self.shape), next(self.parameters()), rng)
-        if steps is None:
-            return self.head.ancestral(model.answer, start, rng)
-        return self.head.ddim(model.answer, start, steps)
+        head = cast(DiffusionHead, self.head)
+        return head.ancestral(model.answer, start, rng) if steps is None else head.ddim(model.answer, start, steps)
 
 
 @state

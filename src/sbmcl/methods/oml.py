@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -102,7 +102,7 @@ class OML(Method[FastState]):
 
         `run` takes a fixed network and its inputs, as `Method.run` does; in an inner step the network stands still.
         """
-        out = self.fast.through(layer, x)
+        out = cast(FastMLP, self.fast).through(layer, x)
         return out if self.decoder is None else run(self.decoder, out)
 
     @property
