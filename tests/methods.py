@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sbmcl import config
 from sbmcl.config import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE, Transformer
 from sbmcl.config.sgd import head as head_for
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource
@@ -106,6 +107,8 @@ def transformer(source: EpisodeSource, **options: Any) -> Method[Any]:
     return tiny.build(source)
 
 
+TINY = config.Diffusion(base=8, levels=2, groups=4, steps=50)
+
 METHODS: dict[str, Case] = {
     "gemcl": Case(gemcl, pictures),
     "gemcl-informative-tempered": Case(partial(gemcl, count=0.5, tempered=True), pictures),
@@ -123,6 +126,25 @@ METHODS: dict[str, Case] = {
     "offline-vector": Case(
         partial(from_scratch, Offline, batch=4, steps=5), SineSource, noisy=True, meta_trained=False
     ),
+    "online-vae": Case(
+        config.Online(width=8, batch=5).build, partial(pictures, "binarised"), noisy=True, meta_trained=False
+    ),
+    "offline-vae": Case(
+        config.Offline(width=8, batch=4, steps=3).build, partial(pictures, "binarised"), noisy=True, meta_trained=False
+    ),
+    "online-ddpm": Case(
+        config.Online(diffusion=TINY, batch=5).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        meta_trained=False,
+        single=1e-2,  # as online-angle
+    ),
+    "offline-ddpm": Case(
+        config.Offline(diffusion=TINY, batch=4, steps=3).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        meta_trained=False,
+    ),
     "latent-vector": Case(latent, SineSource),
     "latent-vector-published-kl": Case(partial(latent, published_kl=True), SineSource),
     "latent-completion": Case(LatentCompletion(width=8).build, partial(pictures, "completion", size=32)),
@@ -137,8 +159,30 @@ METHODS: dict[str, Case] = {
     ),
     "oml-vector": Case(partial(oml, OML), SineSource),
     "oml-angle": Case(partial(oml, OML), partial(pictures, "rotation")),
+    "oml-completion": Case(config.OML(width=8, hidden=10).build, partial(pictures, "completion", size=32)),
+    "oml-vae": Case(
+        config.OMLVAE(width=8, hidden=10, draws=2).build, partial(pictures, "binarised", size=16), noisy=True
+    ),
+    "oml-ddpm": Case(
+        config.OMLDDPM(base=8, levels=2, groups=4, steps=50).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        single=2e-2,  # of biases whose change a group-norm takes back, but for rounding
+    ),
     "oml-reptile-classes": Case(partial(oml, OMLReptile), pictures),
     "oml-reptile-vector": Case(partial(oml, OMLReptile), SineSource),
+    "oml-reptile-completion": Case(
+        config.OMLReptile(width=8, hidden=10).build, partial(pictures, "completion", size=32)
+    ),
+    "oml-reptile-vae": Case(
+        config.OMLReptileVAE(width=8, hidden=10, draws=2).build, partial(pictures, "binarised", size=16), noisy=True
+    ),
+    "oml-reptile-ddpm": Case(
+        config.OMLReptileDDPM(base=8, levels=2, groups=4, steps=50).build,
+        partial(pictures, "generation"),
+        noisy=True,
+        single=2e-2,  # of biases whose change a group-norm takes back, but for rounding
+    ),
     "tf-classes": Case(transformer, pictures),
     "tf-vector": Case(partial(transformer, norm=True), SineSource),
     "tf-angle": Case(transformer, partial(pictures, "rotation")),

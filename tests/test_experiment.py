@@ -15,7 +15,8 @@ from sbmcl.cli.recipes import checked
 from sbmcl.config import ALPaCA, Omniglot, Sine, Training
 from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
-from sbmcl.recipes import ALL, Page
+from sbmcl.recipes import ALL, Page, page
+from sbmcl.report.cells import published_recipe, read_paper
 
 EXPERIMENT = Experiment(
     "tiny", "sine/regression", "sbmcl", Sine(), ALPaCA(width=4, hidden=4), Training(steps=3), seed=5
@@ -43,6 +44,21 @@ def test_every_recipe_goes_by_its_own_name_and_explains_itself(name: str) -> Non
     assert experiment.benchmark.split("/")[0] == experiment.data.name
     assert "/" in experiment.benchmark
     assert (ALL[name].__doc__ or "").strip()
+
+
+def test_recipes_quote_the_paper_as_it_is() -> None:
+    """At 10 tasks, 10 shots, from the table that the main text prints; a recipe that is cut or changed quotes it too."""
+    cells = [cell for cell in read_paper() if cell.table in ("tab:clf", "tab:reg", "tab:gen")]
+    printed = {(c.question.benchmark, c.method): f"{c.value:.{c.decimals}f}" for c in cells}
+    for name, recipe in ALL.items():
+        experiment, quoted = recipe(), page(recipe).paper.split(" ")[0]
+        if quoted:
+            assert quoted == printed[experiment.benchmark, experiment.label], name
+
+
+def test_every_cell_of_the_paper_has_a_recipe() -> None:
+    missing = {published_recipe(cell.question.benchmark, cell.method) for cell in read_paper()} - set(ALL)
+    assert not missing
 
 
 @pytest.mark.parametrize("name", ALL)

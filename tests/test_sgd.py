@@ -1,6 +1,7 @@
 """Offline and Online against a plain loop over one ordinary network with torch's own optimiser."""
 
 import copy
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from methods import METHODS, pictures
-from sbmcl.config import Offline, Online
+from sbmcl.config import Diffusion, Offline, Online
 from sbmcl.data.episodes import EpisodeShape, EpisodeSource, rng_for
 from sbmcl.data.sine import SineSource
 from sbmcl.episode import Episode
@@ -160,6 +161,49 @@ def test_every_stream_and_every_run_starts_from_a_network_of_its_own() -> None:
     assert starts[0].std().sub(starts[3].std()).abs() < 0.02  # both as the layers' own initialisation draws them
 
 
+@pytest.mark.parametrize("name", ["online-vae", "offline-vae"])
+def test_auto_encoders_are_trained_with_noise_of_their_own_and_asked_as_they_then_are(name: str) -> None:
+    """Written out for one network: bits of its batches, while the weight of the code rises, and new pictures at the end."""
+    method, episode = prepared(name)
+    again = rng()
+    state = method.learn(method.init(3, rng=rng()), episode.stream)
+    models = method.trained(state, rng())
+    start = method.fresh(3, again)
+    if name == "online-vae":
+        batches = [Batch(episode.stream.x[:, k : k + 5], None) for k in (0, 5, 10)]
+    else:
+        batches = list(method._batches(state, again))
+    for i in range(3):
+        network, questions = network_of(method, start, i), start.questions
+        optimizer = torch.optim.Adam(network.parameters(), 1e-4)
+        network.train()
+        for step, batch in enumerate(batches):
+            ((_, noise), _), questions = questions.ask(method.head, batch.x)
+            x, answer = batch.x[i], network(batch.x[i], noise[i])
+            on = answer.logits.sigmoid()
+            nats = -torch.where(x > 0, on, 1 - on).log().sum()
+            code = (answer.mean**2 + answer.log_variance.exp() - answer.log_variance - 1).sum() / 2
+            loss = (nats + step / 100 * code) / (x.numel() * math.log(2))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        flat = nn.utils.parameters_to_vector(network.parameters())
+        torch.testing.assert_close(models.weights[i], flat.detach())
+        u = torch.randn(3, 4, 8, generator=drawing(name, rng()), dtype=torch.float64)
+        made = method.sample(state, 4, rng=rng())
+        torch.testing.assert_close(made[i], 2 * network.eval().decode(u[i]).sigmoid() - 1)
+
+
+def drawing(name: str, generator: torch.Generator) -> torch.Generator:
+    """Where new pictures' noise comes from: Offline has drawn networks, questions and batches of it before."""
+    if name == "offline-vae":
+        for _ in range(2):
+            torch.randint(2**31, (3,), generator=generator)
+        for _ in range(3):
+            torch.randint(15, (3, 4), generator=generator)
+    return generator
+
+
 def test_there_is_nothing_to_meta_train() -> None:
     method, episode = prepared("online-vector")
     with pytest.raises(TypeError, match="nothing to meta-train"):
@@ -186,6 +230,8 @@ class Asks(SineSource):
         (SineSource(), 0.579),
         (Asks("image", (1, 16, 32), (1, 16, 32)), 2.420),
         (Asks("angle", (1, 32, 32), (2,)), 1.769),
+        (Asks("binary", (1, 32, 32), ()), 3.207),
+        (Asks("generation", (1, 32, 32), ()), 8.685),
     ],
 )
 def test_the_networks_have_the_published_number_of_parameters(source: EpisodeSource, millions: float) -> None:
@@ -200,5 +246,5 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
             config(**wrong)
     with pytest.raises(ValueError, match=r"method\.steps"):
         Offline(steps=0)
-    with pytest.raises(ValueError, match="nothing to answer"):
-        Offline().build(Asks("generation", (1, 32, 32), ()))
+    with pytest.raises(ValueError, match=r"method\.base"):
+        Offline(diffusion=Diffusion(base=9))

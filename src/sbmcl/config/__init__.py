@@ -6,8 +6,8 @@ One file mirrors one file of `methods` or `data`. Nothing here imports torch unt
 from sbmcl.config.base import DataConfig, MethodConfig, Split
 from sbmcl.config.conjugate import PN, ALPaCA, GeMCL
 from sbmcl.config.data import CASIA, DATA, Celeb, Embeddings, Glyphs, Omniglot, Pictures, Sine
-from sbmcl.config.latent import LatentCompletion, LatentDDPM, LatentRotation, LatentVAE
-from sbmcl.config.oml import OML, OMLReptile
+from sbmcl.config.latent import Diffusion, LatentCompletion, LatentDDPM, LatentRotation, LatentVAE
+from sbmcl.config.oml import OML, OMLDDPM, OMLVAE, OMLReptile, OMLReptileDDPM, OMLReptileVAE
 from sbmcl.config.sgd import Offline, Online
 from sbmcl.config.training import Training
 from sbmcl.config.transformer import Transformer
@@ -16,10 +16,13 @@ __all__ = [
     "CASIA",
     "DATA",
     "OML",
+    "OMLDDPM",
+    "OMLVAE",
     "PN",
     "ALPaCA",
     "Celeb",
     "DataConfig",
+    "Diffusion",
     "Embeddings",
     "GeMCL",
     "Glyphs",
@@ -29,6 +32,8 @@ __all__ = [
     "LatentVAE",
     "MethodConfig",
     "OMLReptile",
+    "OMLReptileDDPM",
+    "OMLReptileVAE",
     "Offline",
     "Omniglot",
     "Online",

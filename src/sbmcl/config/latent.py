@@ -8,6 +8,7 @@ from sbmcl.data.episodes import EpisodeSource, Kind
 
 if TYPE_CHECKING:
     from sbmcl.methods.base import Method
+    from sbmcl.nets.unet import UNet
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class LatentCompletion(Latent):
         from sbmcl.nets.joined import Joined
         from sbmcl.nets.mlp import MLP
 
-        _check(source, "image")
+        check_task(source, "image")
         (channels, height, width), z = source.x_shape, self.width
         if source.x_shape != source.y_shape:
             raise ValueError(f"halves of one picture are alike, but here x is {source.x_shape} and y {source.y_shape}")
@@ -80,7 +81,7 @@ class LatentRotation(Latent):
         from sbmcl.nets.joined import Joined, PairReader
         from sbmcl.nets.mlp import MLP
 
-        _check(source, "angle")
+        check_task(source, "angle")
         (channels, height, width), z = source.x_shape, self.width
         return Latent(
             learner=PairReader(MLP(2, z, final="relu"), MLP(2 * z, 2 * z)),
@@ -116,7 +117,7 @@ class LatentVAE(Latent):
         from sbmcl.nets.mlp import MLP
         from sbmcl.nets.vae import VAE
 
-        _check(source, "binary")
+        check_task(source, "binary")
         (channels, height, width), z = source.x_shape, self.width
         return LatentVAE(
             learner=MLP(z, 2 * z),
@@ -130,10 +131,9 @@ class LatentVAE(Latent):
 
 
 @dataclass(frozen=True)
-class LatentDDPM(Latent):
-    """A diffusion model: z is added to the bottleneck of its U-Net; the learner reads clean pictures."""
+class Diffusion:
+    """A diffusion model without any z."""
 
-    kl_weight: float = 1e-5
     steps: int = 1_000
     """Steps of the diffusion."""
     base: int = 64
@@ -142,16 +142,32 @@ class LatentDDPM(Latent):
     """Resolutions of the U-Net, each half the one before."""
     groups: int = 32
     """Of the group-norms."""
-    dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.levels < 1:
             raise ValueError(f"method.levels counts from 1, but got {self.levels}")
         if self.base < 1 or self.base % 2 or self.base % self.groups:
             raise ValueError(
                 f"method.base is an even multiple of method.groups, but got {self.base} channels in {self.groups} groups"
             )
+
+    def unet(self, channels: int, dropout: float) -> "UNet":
+        from sbmcl.nets.unet import UNet
+
+        multipliers = (1, *[2] * (self.levels - 1))
+        return UNet(channels, base=self.base, multipliers=multipliers, groups=self.groups, dropout=dropout)
+
+
+@dataclass(frozen=True)
+class LatentDDPM(Diffusion, Latent):
+    """A diffusion model: z is added to the bottleneck of its U-Net; the learner reads clean pictures."""
+
+    kl_weight: float = 1e-5
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        Latent.__post_init__(self)
+        Diffusion.__post_init__(self)
 
     def build(self, source: EpisodeSource) -> "Method[Any]":
         from torch import Size, nn
@@ -160,12 +176,10 @@ class LatentDDPM(Latent):
         from sbmcl.methods.latent import LatentDDPM
         from sbmcl.nets.conv import ConvEncoder
         from sbmcl.nets.mlp import MLP
-        from sbmcl.nets.unet import UNet
 
-        _check(source, "generation")
+        check_task(source, "generation")
         channels, height, width = source.x_shape
-        multipliers = (1, *[2] * (self.levels - 1))
-        unet = UNet(channels, base=self.base, multipliers=multipliers, groups=self.groups, dropout=self.dropout)
+        unet = self.unet(channels, self.dropout)
         dim = Size(unet.bottleneck(height, width)).numel()
         return LatentDDPM(
             learner=nn.Sequential(ConvEncoder(channels, height, width, 512, "relu"), MLP(512, 2 * dim)),
@@ -177,7 +191,7 @@ class LatentDDPM(Latent):
         )
 
 
-def _check(source: EpisodeSource, kind: Kind) -> None:
+def check_task(source: EpisodeSource, kind: Kind) -> None:
     if source.kind != kind:
         tasks = {"image": "completion", "angle": "rotation", "binary": "binarised", "generation": "generation"}
         raise ValueError(

@@ -1,10 +1,11 @@
 """Hyperparameters of the learners that start every stream from scratch: Offline and Online."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sbmcl.config.base import MethodConfig
+from sbmcl.config.latent import Diffusion
 from sbmcl.data.episodes import EpisodeSource
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from sbmcl.heads import Head
     from sbmcl.methods.base import Method
+
+
+WARMUP = 100  # steps of Adam over which the weight of an auto-encoder's code rises to one, as published
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class FromScratch(MethodConfig):
     """Learning rate of Adam."""
     halve_every: int = 2_000
     """Steps after which the learning rate is halved, again and again."""
+    diffusion: Diffusion = field(default_factory=Diffusion)
+    """Of a diffusion model."""
 
     def __post_init__(self) -> None:
         for name in ("width", "classes", "halve_every"):
@@ -40,14 +46,25 @@ class FromScratch(MethodConfig):
     def options(self, source: EpisodeSource) -> dict[str, Any]:
         """What either method is built with."""
         return {
-            "build": partial(network, source, self.width, self.classes),
-            "head": head(source),
+            "build": partial(network, source, self.width, self.classes, self.diffusion),
+            "head": self._head(source),
             "x_shape": source.x_shape,
             "y_shape": source.y_shape,
             "lr": self.lr,
             "halve_every": self.halve_every,
             "classes": self.classes if source.kind == "classes" else 0,
         }
+
+    def _head(self, source: EpisodeSource) -> "Head":
+        from sbmcl.heads import DiffusionHead, VAEHead
+
+        match source.kind:
+            case "binary":
+                return VAEHead(self.width, WARMUP)
+            case "generation":
+                return DiffusionHead(self.diffusion.steps)
+            case _:
+                return head(source)
 
 
 @dataclass(frozen=True)
@@ -66,8 +83,9 @@ class Online(FromScratch):
     def build(self, source: EpisodeSource) -> "Method[Any]":
         from sbmcl.methods import sgd
 
-        build = sgd.Offline if self.shuffled else sgd.Online
-        return build(**self.options(source), batch=self.batch)
+        online = _of_kind(source, sgd.Online, sgd.OnlineVAE, sgd.OnlineDDPM)
+        offline = _of_kind(source, sgd.Offline, sgd.OfflineVAE, sgd.OfflineDDPM)
+        return (offline if self.shuffled else online)(**self.options(source), batch=self.batch)
 
 
 @dataclass(frozen=True)
@@ -86,17 +104,23 @@ class Offline(FromScratch):
             raise ValueError(f"method.steps counts from 1, but got {self.steps}")
 
     def build(self, source: EpisodeSource) -> "Method[Any]":
-        from sbmcl.methods.sgd import Offline as Build
+        from sbmcl.methods import sgd
 
-        return Build(**self.options(source), batch=self.batch, steps=self.steps)
+        build = _of_kind(source, sgd.Offline, sgd.OfflineVAE, sgd.OfflineDDPM)
+        return build(**self.options(source), batch=self.batch, steps=self.steps)
 
 
-def network(source: EpisodeSource, width: int, classes: int) -> "nn.Module":
-    """An encoder of x and two layers on top; for pictures a decoder after them (SPEC 3.2, column Std)."""
+def network(source: EpisodeSource, width: int, classes: int, diffusion: Diffusion) -> "nn.Module":
+    """An encoder of x and two layers on top; for pictures a decoder after them (SPEC 3.2, column Std).
+
+    An auto-encoder reads pixels -1 and 1 here as everywhere (published, 0 and 1: SPEC D21). A U-Net drops nothing (published,
+    a tenth), since what is learned of a stream may depend on nothing but the stream.
+    """
     from torch import nn
 
     from sbmcl.nets.conv import ConvDecoder, ConvEncoder
     from sbmcl.nets.mlp import MLP
+    from sbmcl.nets.vae import VAE
 
     if len(source.x_shape) == 1:
         encoder = MLP(source.x_shape[0], width, hidden=width, final="relu")
@@ -112,14 +136,22 @@ def network(source: EpisodeSource, width: int, classes: int) -> "nn.Module":
             channels, height, breadth = source.y_shape
             decoder = ConvDecoder(width, channels, height, breadth, "tanh")
             return nn.Sequential(encoder, MLP(width, width, hidden=width, final="relu"), decoder)
-        case _:
-            raise ValueError("learning from scratch answers questions about x, but this data set has nothing to answer")
+        case "generation":
+            return diffusion.unet(source.x_shape[0], dropout=0.0)
+        case "binary":
+            channels, height, breadth = source.x_shape
+            infer = nn.Sequential(encoder, MLP(width, 2 * width, hidden=width))
+            return VAE(infer, ConvDecoder(width, channels, height, breadth))
 
 
 def head(source: EpisodeSource) -> "Head":
     from sbmcl.heads import AngleHead, ClassHead, VectorHead
 
     return {"classes": ClassHead, "angle": AngleHead}.get(source.kind, VectorHead)()
+
+
+def _of_kind(source: EpisodeSource, ordinary: Any, vae: Any, ddpm: Any) -> Any:
+    return {"binary": vae, "generation": ddpm}.get(source.kind, ordinary)
 
 
 def _check_batch(batch: int) -> None:

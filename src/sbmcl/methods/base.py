@@ -103,6 +103,11 @@ class Method(nn.Module, ABC, Generic[S]):
         return next(self.parameters()).dtype
 
 
+def answers(examples: Examples) -> Tensor:
+    """What predictions are judged by: y, or x itself where there is none."""
+    return examples.x if examples.y is None else examples.y
+
+
 def _channels_last(x: Tensor) -> Tensor:
     """Pictures laid out in memory as convolutions like them; anything else as it is."""
     if x.dim() != 4:

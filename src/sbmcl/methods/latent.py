@@ -5,18 +5,17 @@ example and returns a mean and a log-precision for every dimension of z, and a h
 business.
 """
 
-from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from sbmcl.beliefs import DiagonalGaussian
-from sbmcl.beliefs.base import standard_normal
 from sbmcl.episode import Episode, Examples
-from sbmcl.heads import DiffusionHead, Head, VAEHead
-from sbmcl.methods.base import Losses, Method
+from sbmcl.heads import DiffusionHead, Head
+from sbmcl.methods.base import Losses, Method, answers
+from sbmcl.methods.generative import Generative, Model, OfDDPM, OfVAE
 from sbmcl.nets.vae import VAE
 
 
@@ -86,7 +85,7 @@ class Latent(Method[DiagonalGaussian]):
 
     def meta_loss(self, episode: Episode, *, rng: torch.Generator | None = None) -> Losses:
         seen, asked = episode.stream, episode.query
-        x, y = torch.cat([seen.x, asked.x], dim=1), torch.cat([_answers(seen), _answers(asked)], dim=1)
+        x, y = torch.cat([seen.x, asked.x], dim=1), torch.cat([answers(seen), answers(asked)], dim=1)
         code = self._encode(x)
         belief = self._observe(self.init(episode.size), (code if self.shared else x)[:, : len(seen)], seen.y)
         z = self._draw(belief, x.shape[1], rng)
@@ -115,10 +114,15 @@ class Latent(Method[DiagonalGaussian]):
         return belief.sample(n, rng=rng).movedim(0, 1)
 
     def _draws(
-        self, belief: DiagonalGaussian, n: int, rng: torch.Generator | None, at_mode: bool
+        self,
+        belief: DiagonalGaussian,
+        n: int,
+        rng: torch.Generator | None,
+        at_mode: bool,
+        draws: int | None = None,
     ) -> list[Float[Tensor, "b n d"]]:
         """All the z that n queries are answered with."""
-        return [self._draw(belief, n, rng, at_mode=at_mode) for _ in range(1 if at_mode else self.samples)]
+        return [self._draw(belief, n, rng, at_mode=at_mode) for _ in range(1 if at_mode else draws or self.samples)]
 
     def _penalty(self, belief: DiagonalGaussian) -> Float[Tensor, "b"]:
         if self.published_kl:
@@ -127,67 +131,38 @@ class Latent(Method[DiagonalGaussian]):
         return belief.kl(DiagonalGaussian(one, 0 * one))
 
 
-class GenerativeLatent(Latent):
-    """There is no y: a picture is its own answer, and how well the model accounts for it is the score."""
+class GenerativeLatent(Generative[DiagonalGaussian], Latent):
+    """There is no y; a model is what a draw of z makes of it."""
 
-    def score(
+    def code(self, x: Float[Tensor, "b n *x"]) -> Float[Tensor, "b n *c"]:
+        return self._encode(x)
+
+    def models(
         self,
         state: DiagonalGaussian,
-        queries: Examples,
+        n: int,
         *,
-        rng: torch.Generator | None = None,
+        rng: torch.Generator | None,
         at_mode: bool = False,
-    ) -> dict[str, Float[Tensor, "b n"]]:
-        """The mean of the scores over draws of z and over random questions; every draw is asked the same ones."""
-        code, draws = self._encode(queries.x), self._draws(state, len(queries), rng, at_mode)
-        found: dict[str, Tensor] = {}
-        for _ in range(self.head.questions):
-            inputs, target = self.head.ask(code, queries.x, rng)
-            for z in draws:
-                for name, score in self.head.scores(self.run(self.model, *inputs, z), target).items():
-                    found[name] = found[name] + score if name in found else score
-        return {name: total / (self.head.questions * len(draws)) for name, total in found.items()}
+        draws: int | None = None,
+    ) -> list[Model]:
+        return [self._model(z) for z in self._draws(state, n, rng, at_mode, draws)]
 
-    @abstractmethod
-    def sample(
-        self, state: DiagonalGaussian, n: int, *, rng: torch.Generator | None = None, at_mode: bool = False
-    ) -> Float[Tensor, "b n c h w"]:
-        """New pictures in [-1, 1], as of those learned; each has a z of its own."""
+    def _model(self, z: Float[Tensor, "b n d"]) -> Model:
+        """Every picture has a z of its own."""
+        return Model(
+            len(z),
+            lambda *inputs: self.run(self.model, *inputs, z),
+            lambda u: self.run(cast(VAE, self.model).decode, u, z),
+        )
 
 
-class LatentVAE(GenerativeLatent):
+class LatentVAE(OfVAE[DiagonalGaussian], GenerativeLatent):
     """A variational auto-encoder whose two halves both read z (SPEC 3.2)."""
 
-    head: VAEHead
-    model: VAE
 
-    def predict(
-        self,
-        state: DiagonalGaussian,
-        x: Float[Tensor, "b n c h w"],
-        *,
-        rng: torch.Generator | None = None,
-        at_mode: bool = False,
-    ) -> Float[Tensor, "b n c h w"]:
-        """Reconstructions: each picture from the mean of its u, averaged over draws of z."""
-        code, draws = self._encode(x), self._draws(state, x.shape[1], rng, at_mode)
-        silence = torch.zeros(*x.shape[:2], self.head.latent, dtype=x.dtype, device=x.device)
-        made = [self.head.pictures(self.run(self.model, code, silence, z).logits) for z in draws]
-        return torch.stack(made).mean(0)
-
-    @torch.no_grad()
-    def sample(
-        self, state: DiagonalGaussian, n: int, *, rng: torch.Generator | None = None, at_mode: bool = False
-    ) -> Float[Tensor, "b n c h w"]:
-        z = self._draw(state, n, rng, at_mode=at_mode)
-        u = standard_normal((*z.shape[:2], self.head.latent), z, rng)
-        return self.head.pictures(self.run(self.model.decode, u, z))
-
-
-class LatentDDPM(GenerativeLatent):
+class LatentDDPM(OfDDPM[DiagonalGaussian], GenerativeLatent):
     """A denoising diffusion model whose noise predictor reads z (SPEC 3.3); its pictures have `shape`."""
-
-    head: DiffusionHead
 
     def __init__(
         self,
@@ -200,44 +175,3 @@ class LatentDDPM(GenerativeLatent):
     ):
         super().__init__(learner, model, head, dim, **options)
         self.shape = shape
-
-    def predict(
-        self,
-        state: DiagonalGaussian,
-        x: Float[Tensor, "b n c h w"],
-        *,
-        rng: torch.Generator | None = None,
-        at_mode: bool = False,
-    ) -> Float[Tensor, "b n c h w"]:
-        """Reconstructions: each picture as it is guessed in one step from the middle of its diffusion, averaged over z."""
-        t = torch.full(x.shape[:2], self.head.steps // 2, device=x.device)
-        x_t = self.head.noised(x, t, standard_normal(x.shape, x, rng))
-        draws = self._draws(state, x.shape[1], rng, at_mode)
-        noise = torch.stack([self.run(self.model, x_t, t, z) for z in draws]).mean(0)
-        return self.head.cleaned(x_t, t, noise).clamp(-1, 1)
-
-    @torch.no_grad()
-    def sample(
-        self,
-        state: DiagonalGaussian,
-        n: int,
-        *,
-        rng: torch.Generator | None = None,
-        at_mode: bool = False,
-        steps: int | None = None,
-    ) -> Float[Tensor, "b n c h w"]:
-        """By the ancestral sampler, or by DDIM in so many `steps`."""
-        z = self._draw(state, n, rng, at_mode=at_mode)
-        start = standard_normal((*z.shape[:2], *self.shape), z, rng)
-
-        def noise_in(x_t: Tensor, t: Tensor) -> Tensor:
-            return self.run(self.model, x_t, t, z)
-
-        if steps is None:
-            return self.head.ancestral(noise_in, start, rng)
-        return self.head.ddim(noise_in, start, steps)
-
-
-def _answers(examples: Examples) -> Tensor:
-    """What the model's predictions are judged by: y, or x itself where there is none."""
-    return examples.x if examples.y is None else examples.y

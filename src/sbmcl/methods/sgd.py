@@ -2,8 +2,10 @@
 
 Nothing here is meta-trained. Every stream gets a network of its own, freshly initialised; all of them train side by side.
 To learn something else this way, bring a network (inputs to a prediction) and the head whose loss judges that prediction.
+Such a network must not draw at random (no dropout): what is learned may not depend on how a stream is cut.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -18,6 +20,7 @@ from sbmcl.episode import Episode, Examples
 from sbmcl.heads import Head
 from sbmcl.methods.base import Losses, Method
 from sbmcl.methods.codes import labels
+from sbmcl.methods.generative import Generative, Model, OfDDPM, OfVAE, Questions
 from sbmcl.state import map_tensors, state
 
 S = TypeVar("S")
@@ -33,21 +36,22 @@ class Models:
     second: Float[Tensor, "b p"]
     steps: Int[Tensor, "b"]
     classes: Int[Tensor, "b"]  # met so far, hence the outputs in use; 0 where no classes are asked for
+    questions: Questions | None  # where what is asked of examples is random
 
 
 @state
 class Batch:
     x: Float[Tensor, "b n *x"]
-    y: Shaped[Tensor, "b n *y"]
+    y: Shaped[Tensor, "b n *y"] | None  # None: x is what is learned
 
     def __len__(self) -> int:
         return self.x.shape[1]
 
     def __getitem__(self, span: slice) -> "Batch":
-        return Batch(self.x[:, span], self.y[:, span])
+        return map_tensors(lambda part: part[:, span], self)
 
     def then(self, other: "Batch") -> "Batch":
-        return Batch(torch.cat([self.x, other.x], dim=1), torch.cat([self.y, other.y], dim=1))
+        return pytree.tree_map(lambda *parts: torch.cat(parts, dim=1), self, other)
 
 
 class FromScratch(Method[S]):
@@ -97,33 +101,50 @@ class FromScratch(Method[S]):
             for name, one in self.network.named_buffers()
         }
         none, nothing = torch.zeros_like(weights, **like), torch.zeros(batch, dtype=torch.long, device=self.device)
-        return Models(weights.to(**like), averages, none, none, nothing, nothing)
+        return Models(weights.to(**like), averages, none, none, nothing, nothing, self._questions(batch, rng))
 
     def fit(self, models: Models, batches: Iterable[Batch]) -> Models:
         """One step of Adam on every network for each batch; the models that were given stay as they are."""
         weights = models.weights.detach().clone().requires_grad_()
         moments = {"exp_avg": models.first.clone(), "exp_avg_sq": models.second.clone()}
         averages, steps, classes = map_tensors(torch.clone, models.averages), models.steps, models.classes
+        questions = models.questions
         adam = torch.optim.Adam([weights], self.lr, fused=True)
         adam.state[weights] = {"step": steps[0].to(torch.float32), **moments}
         done = int(steps[0])  # the networks side by side have all taken the same number
         self.network.train()
         for step, batch in enumerate(batches, done):
+            inputs, target, questions = self._asked(batch, questions)
             if self.classes:
-                classes = torch.maximum(classes, batch.y.amax(1) + 1)
+                classes = torch.maximum(classes, target.amax(1) + 1)
             with torch.enable_grad():
-                prediction = self._run(weights, averages, classes, batch.x)
+                prediction = self._run(weights, averages, classes, *inputs)
                 # A mean over networks that do not meet: times their number, each gets the gradient of its own mean
-                loss = self.head.loss(prediction, batch.y) * len(weights)
+                loss = self.head.at(step).loss(prediction, target) * len(weights)
             (weights.grad,) = torch.autograd.grad(loss, weights)
             adam.param_groups[0]["lr"] = self.lr * 0.5 ** (step // self.halve_every)
             adam.step()
             steps = steps + 1
-        return Models(weights.detach(), averages, moments["exp_avg"], moments["exp_avg_sq"], steps, classes)
+        return Models(weights.detach(), averages, moments["exp_avg"], moments["exp_avg_sq"], steps, classes, questions)
 
-    def answer(self, models: Models, x: Float[Tensor, "b n *x"]) -> Any:
+    @abstractmethod
+    def trained(self, state: S, rng: torch.Generator | None) -> Models:
+        """The networks that answer."""
+
+    def predict(
+        self,
+        state: S,
+        x: Float[Tensor, "b n *x"],
+        *,
+        rng: torch.Generator | None = None,
+        at_mode: bool = False,
+    ) -> Any:
+        return self.answer(self.trained(state, rng), x)
+
+    def answer(self, models: Models, *inputs: Shaped[Tensor, "b n ..."], part: str = "") -> Any:
+        """Of the networks, or of a part of them that has a name."""
         self.network.eval()
-        return self._run(models.weights, models.averages, models.classes, x)
+        return self._run(models.weights, models.averages, models.classes, *inputs, part=part)
 
     def batch_of(self, examples: Examples) -> Batch:
         """What is learned of examples."""
@@ -144,25 +165,43 @@ class FromScratch(Method[S]):
             torch.zeros(batch, 0, *self.y_shape, dtype=y, device=self.device),
         )
 
+    def _questions(self, batch: int, rng: torch.Generator | None) -> Questions | None:
+        return None
+
+    def _asked(self, batch: Batch, questions: Questions | None) -> tuple[tuple[Tensor, ...], Tensor, Questions | None]:
+        """What the networks are given of a batch, what they are judged by, and the questions that are left."""
+        assert batch.y is not None
+        return (batch.x,), batch.y, questions
+
     def _built(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.default_generator.manual_seed(seed)
             return self.build()
 
     def _run(
-        self, weights: Float[Tensor, "b p"], averages: dict[str, Tensor], classes: Tensor, x: Float[Tensor, "b n *x"]
+        self,
+        weights: Float[Tensor, "b p"],
+        averages: dict[str, Tensor],
+        classes: Tensor,
+        *inputs: Shaped[Tensor, "b n ..."],
+        part: str = "",
     ) -> Any:
         """Every network on the examples of its own episode. In training mode the averages move, in place."""
-        like = dict(self.network.named_parameters())
+        like, network, prefix = (
+            dict(self.network.named_parameters()),
+            self.network.get_submodule(part),
+            part and f"{part}.",
+        )
 
-        def one(weights: Tensor, averages: dict[str, Tensor], x: Tensor) -> Any:
+        def one(weights: Tensor, averages: dict[str, Tensor], *inputs: Tensor) -> Any:
             pieces = weights.split([p.numel() for p in like.values()])
-            parts = {name: piece.view_as(like[name]) for name, piece in zip(like, pieces, strict=True)}
-            return functional_call(self.network, (parts, averages), (x,))
+            whole = {name: piece.view_as(like[name]) for name, piece in zip(like, pieces, strict=True)} | averages
+            own = {name.removeprefix(prefix): value for name, value in whole.items() if name.startswith(prefix)}
+            return functional_call(network, own, inputs)
 
-        prediction = side_by_side(one, weights, averages, x)
+        prediction = side_by_side(one, weights, averages, *inputs)
         if self.classes:
-            unmet = torch.arange(prediction.shape[-1], device=x.device) >= classes.clamp_min(1)[:, None, None]
+            unmet = torch.arange(prediction.shape[-1], device=weights.device) >= classes.clamp_min(1)[:, None, None]
             return prediction.masked_fill(unmet, -torch.inf)
         return prediction
 
@@ -190,15 +229,8 @@ class Online(FromScratch[OnlineState]):
         waiting = map_tensors(torch.clone, batch[whole:])  # a view would keep the whole chunk alive
         return OnlineState(self.fit(state.models, steps), waiting)
 
-    def predict(
-        self,
-        state: OnlineState,
-        x: Float[Tensor, "b n *x"],
-        *,
-        rng: torch.Generator | None = None,
-        at_mode: bool = False,
-    ) -> Any:
-        return self.answer(state.models, x)
+    def trained(self, state: OnlineState, rng: torch.Generator | None) -> Models:
+        return state.models
 
 
 class Offline(FromScratch[Batch]):
@@ -218,21 +250,19 @@ class Offline(FromScratch[Batch]):
     def learn(self, state: Batch, examples: Examples) -> Batch:
         return state.then(self.batch_of(examples))
 
-    def predict(
-        self, state: Batch, x: Float[Tensor, "b n *x"], *, rng: torch.Generator | None = None, at_mode: bool = False
-    ) -> Any:
+    def trained(self, state: Batch, rng: torch.Generator | None) -> Models:
         models = self.fresh(len(state.x), rng)
-        if len(state):
-            if self.classes:
-                models = replace(models, classes=state.y.amax(1) + 1)
-            rng = rng or torch.Generator(self.device).manual_seed(0)
-            models = self.fit(models, self._batches(state, rng))
-        return self.answer(models, x)
+        if not len(state):
+            return models
+        if self.classes:
+            assert state.y is not None
+            models = replace(models, classes=state.y.amax(1) + 1)
+        return self.fit(models, self._batches(state, rng or torch.Generator(self.device).manual_seed(0)))
 
     def _batches(self, examples: Batch, rng: torch.Generator) -> Iterator[Batch]:
         episode = torch.arange(len(examples.x), device=examples.x.device).unsqueeze(-1)
         for chosen in self._choices(len(episode), len(examples), rng):
-            yield Batch(examples.x[episode, chosen], examples.y[episode, chosen])
+            yield map_tensors(lambda part, chosen=chosen: part[episode, chosen], examples)
 
     def _choices(self, episodes: int, examples: int, rng: torch.Generator) -> Iterator[Int[Tensor, "b n"]]:
         if self.steps is None:
@@ -241,6 +271,56 @@ class Offline(FromScratch[Batch]):
         else:
             for _ in range(self.steps):
                 yield torch.randint(examples, (episodes, self.batch), generator=rng, device=rng.device)
+
+
+class GenerativeFromScratch(Generative[S], FromScratch[S]):
+    """There is no y; a network is asked about the pictures of a batch with noise that belongs to its stream."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.shape = self.x_shape
+
+    def batch_of(self, examples: Examples) -> Batch:
+        return Batch(examples.x, None)
+
+    def empty(self, batch: int) -> Batch:
+        return replace(super().empty(batch), y=None)
+
+    def models(
+        self, state: S, n: int, *, rng: torch.Generator | None, at_mode: bool = False, draws: int | None = None
+    ) -> list[Model]:
+        models = self.trained(state, rng)
+        return [
+            Model(
+                len(models.weights),
+                lambda *inputs: self.answer(models, *inputs),
+                lambda u: self.answer(models, u, part="decoder"),
+            )
+        ]
+
+    def _questions(self, batch: int, rng: torch.Generator | None) -> Questions:
+        return Questions.of(batch, rng, self.device)
+
+    def _asked(self, batch: Batch, questions: Questions | None) -> tuple[tuple[Tensor, ...], Tensor, Questions]:
+        assert questions is not None
+        (inputs, target), later = questions.ask(self.head, batch.x)
+        return inputs, target, later
+
+
+class OnlineVAE(OfVAE[OnlineState], GenerativeFromScratch[OnlineState], Online):
+    """The network is a variational auto-encoder."""
+
+
+class OfflineVAE(OfVAE[Batch], GenerativeFromScratch[Batch], Offline):
+    """The network is a variational auto-encoder."""
+
+
+class OnlineDDPM(OfDDPM[OnlineState], GenerativeFromScratch[OnlineState], Online):
+    """The network is that of a diffusion model."""
+
+
+class OfflineDDPM(OfDDPM[Batch], GenerativeFromScratch[Batch], Offline):
+    """The network is that of a diffusion model."""
 
 
 def side_by_side(function: Callable[..., Any], *trees: Any) -> Any:

@@ -17,7 +17,7 @@ class Reconstruction:
 
 
 class VAE(nn.Module):
-    """`infer` reads the code of a picture, `decoder` the latent u; what is `given` (z, or nothing) is read by both.
+    """`infer` reads a picture or the code of one, `decoder` the latent u; what is `given` (z, or nothing) is read by both.
 
     The noise that u is drawn with is an input, so that the network itself is a function.
     """
@@ -28,7 +28,7 @@ class VAE(nn.Module):
         self.decoder = decoder
 
     def forward(
-        self, code: Float[Tensor, "n d"], noise: Float[Tensor, "n u"], *given: Float[Tensor, "n _"]
+        self, code: Float[Tensor, "n *d"], noise: Float[Tensor, "n u"], *given: Float[Tensor, "n _"]
     ) -> Reconstruction:
         mean, log_variance = self.infer(torch.cat([code, *given], -1)).to(noise.dtype).chunk(2, -1)
         return Reconstruction(self.decode(mean + (log_variance / 2).exp() * noise, *given), mean, log_variance)

@@ -16,6 +16,7 @@ from sbmcl.config import (
 )
 from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
+from sbmcl.recipes import generic
 
 QUICK = Training(steps=1_500, episodes=4, lr=1e-3, schedule="cosine", warmup=100, clip=1.0)
 """Minutes on a small machine, for the models that z is put into."""
@@ -277,4 +278,10 @@ RECIPES = [
     omniglot_vae_sbmcl_quick,
     omniglot_ddpm_sbmcl,
     omniglot_ddpm_sbmcl_small,
+    *(
+        recipe
+        for benchmark in ("completion", "rotation", "rotation-offset", "vae", "ddpm")
+        for make in (generic.of, generic.quick)
+        for recipe in make(Omniglot, benchmark, generic.BASELINES)
+    ),
 ]
