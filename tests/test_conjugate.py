@@ -187,7 +187,7 @@ def test_classes_arrive_in_any_order() -> None:
 
 
 def alpaca_by_hand(method: ALPaCA, episode: Episode) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and spread of the predictive and the noise, through the d x d posterior of SPEC 2.4."""
+    """Mean and spread of the predictive and the noise, through the d x d posterior of the textbook."""
 
     def triangular(factor: Tensor) -> np.ndarray:
         raw = factor.detach().numpy()

@@ -395,7 +395,7 @@ def count(module: nn.Module) -> int:
 
 @pytest.mark.parametrize("of", [config.OML, config.OMLReptile])
 def test_the_published_sizes(of: type[config.OML]) -> None:
-    """In millions, all weights and the fast ones (SPEC 3.5)."""
+    """In millions, all weights and the fast ones."""
     sources = {
         SineSource(): (0.579, 0.288),
         pictures(size=32): (2.280, 0.776),

@@ -38,7 +38,7 @@ def rng() -> torch.Generator:
 
 
 def oracle_loss(method: Any, episode: Episode) -> tuple[Tensor, list[Tensor]]:
-    """The published loss, with the auxiliary one of every layer (SPEC 3.4)."""
+    """The published loss, with the auxiliary one of every layer."""
     codes = None if method.codebook is None else method.codebook.draw(episode.size, rng=rng(), device=method.device)
     prediction, looks = dense_prediction(method, episode, codes)
     target = episode.query.targets if codes is None else codes.gather(1, episode.query.targets)
@@ -154,7 +154,7 @@ def test_queries_do_not_see_each_other(attention: str) -> None:
 
 
 def test_query_targets_are_never_encoded() -> None:
-    """Not even into the statistics of a batch-norm (SPEC D15)."""
+    """Not even into the statistics of a batch-norm (deviation D15)."""
     source = SineSource()
     episode = drawn(source)
     other = Episode(episode.stream, Examples(episode.query.x, -3 * episode.query.targets, episode.query.task))
@@ -259,7 +259,7 @@ def test_in_bfloat16_sums_stay_in_float32() -> None:
 def test_sizes_are_the_published_ones(
     benchmark: str, attention: Any, head_width: int, vocabulary: int, millions: float
 ) -> None:
-    """SPEC 3.5, trainable parameters."""
+    """As many trainable parameters as the published one has."""
     tasks: dict[str, Any] = {"classes": "classification", "image": "completion", "angle": "rotation"}
     source = SineSource() if benchmark == "vector" else pictures(tasks[benchmark], size=32)
     assert benchmark == "vector" or isinstance(source, ImageEpisodes)

@@ -68,7 +68,7 @@ def settings(tasks: tuple[int, ...], shots: tuple[int, ...]) -> list[tuple[int, 
 
 
 def queries_for(tasks: int, cap: int) -> int:
-    """Queries a task: a thousand an episode where the data has so many, and at most `cap` of each task (SPEC 6)."""
+    """Queries a task: a thousand an episode where the data has so many, and at most `cap` of each task."""
     return min(max(1_000 // tasks, 1), cap)
 
 

@@ -13,7 +13,7 @@ from sbmcl.state import state
 
 @state
 class DiagonalGaussian(Belief):
-    """z ~ N(mu, 1/Lambda) per coordinate, natural parameters Lambda and Lambda mu (SPEC 2.1; Lee et al. 2024, sec. 3.4).
+    """z ~ N(mu, 1/Lambda) per coordinate, natural parameters Lambda and Lambda mu (Lee et al. 2024, sec. 3.4).
 
     An example contributes the Gaussian factor N(m_t | z, 1/P_t) with pseudo-observation m_t and precision P_t:
 

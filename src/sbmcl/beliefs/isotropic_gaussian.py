@@ -16,7 +16,7 @@ from sbmcl.state import shared, state
 
 @state
 class IsotropicGaussian(ClassBelief):
-    """x | c ~ N(mu_c, s2 I) with s2 known, mu_c ~ N(m, t I)   (SPEC 2.3; Snell et al. 2017 is the flat limit).
+    """x | c ~ N(mu_c, s2 I) with s2 known, mu_c ~ N(m, t I)   (Snell et al. 2017 is the flat limit).
 
     Natural parameters, in units of 1/s2: k = s2/t, the number of observations that the knowledge is worth, and k m. An
     example adds (1, x). Counting in whole observations is exact, so a class retracted to nothing is exactly the flat prior.

@@ -43,7 +43,7 @@ class LinearPredictive:
 
 @state
 class MatrixNormal(Belief):
-    """y = W^T f + e, e ~ N(0, Sig), W ~ MN(M, L^-1, Sig)   (SPEC 2.4; Harrison et al. 2018).
+    """y = W^T f + e, e ~ N(0, Sig), W ~ MN(M, L^-1, Sig)   (Harrison et al. 2018).
 
     Natural parameters: L and Q = L M. An example adds (f f^T, f y^T).
     """

@@ -35,7 +35,7 @@ class MethodConfig(ABC):
 
     tags: ClassVar[dict[str, type["MethodConfig"]]] = {}
     meta_trained: ClassVar[bool] = True  # False: it starts every stream from nothing, and training.steps is 0
-    default_episodes: ClassVar[int] = 512  # of an evaluation (SPEC 6)
+    default_episodes: ClassVar[int] = 512  # of an evaluation
 
     def __init_subclass__(cls) -> None:
         MethodConfig.tags[cls.__name__] = cls

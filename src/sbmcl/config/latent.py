@@ -1,4 +1,4 @@
-"""Hyperparameters of the generic latent method and its models: completion, rotation, VAE and DDPM (SPEC 3.2, 5)."""
+"""Hyperparameters of the generic latent method and its models: completion, rotation, VAE and DDPM."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

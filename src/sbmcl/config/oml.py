@@ -33,7 +33,7 @@ class FastWeights(MethodConfig):
         raise NotImplementedError
 
     def _parts(self, source: EpisodeSource) -> dict[str, Any]:
-        """All that it is built of (SPEC 3.2)."""
+        """All that it is built of."""
         raise NotImplementedError
 
 

@@ -111,22 +111,18 @@ class Offline(FromScratch):
 
 
 def network(source: EpisodeSource, width: int, classes: int, diffusion: Diffusion) -> "nn.Module":
-    """An encoder of x and two layers on top; for pictures a decoder after them (SPEC 3.2, column Std).
+    """An encoder of x and two layers on top; for pictures a decoder after them.
 
-    An auto-encoder reads pixels -1 and 1 here as everywhere (published, 0 and 1: SPEC D21). A U-Net drops nothing (published,
+    An auto-encoder reads pixels -1 and 1 here as everywhere (published, 0 and 1: deviation D21). A U-Net drops nothing (published,
     a tenth), since what is learned of a stream may depend on nothing but the stream.
     """
     from torch import nn
 
-    from sbmcl.nets.conv import ConvDecoder, ConvEncoder
+    from sbmcl.nets.conv import ConvDecoder
     from sbmcl.nets.mlp import MLP
     from sbmcl.nets.vae import VAE
 
-    if len(source.x_shape) == 1:
-        encoder = MLP(source.x_shape[0], width, hidden=width, final="relu")
-    else:
-        channels, height, breadth = source.x_shape
-        encoder = ConvEncoder(channels, height, breadth, width, "relu")
+    encoder = _encoder(source.x_shape, width)
     match source.kind:
         case "classes":
             return nn.Sequential(encoder, MLP(width, classes, hidden=width))
@@ -142,6 +138,16 @@ def network(source: EpisodeSource, width: int, classes: int, diffusion: Diffusio
             channels, height, breadth = source.x_shape
             infer = nn.Sequential(encoder, MLP(width, 2 * width, hidden=width))
             return VAE(infer, ConvDecoder(width, channels, height, breadth))
+
+
+def _encoder(shape: tuple[int, ...], width: int) -> "nn.Module":
+    from sbmcl.nets.conv import ConvEncoder
+    from sbmcl.nets.mlp import MLP
+
+    if len(shape) == 1:
+        return MLP(shape[0], width, hidden=width, final="relu")
+    channels, height, breadth = shape
+    return ConvEncoder(channels, height, breadth, width, "relu")
 
 
 def head(source: EpisodeSource) -> "Head":

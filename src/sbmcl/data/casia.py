@@ -1,4 +1,4 @@
-"""CASIA-HWDB 1.0 to 1.2: 3.9 million drawings of 7,356 Chinese characters and symbols (SPEC 4.2; Liu et al. 2011).
+"""CASIA-HWDB 1.0 to 1.2: 3.9 million drawings of 7,356 Chinese characters and symbols (Liu et al. 2011).
 
 The ten official zips hold `.gnt` files, one for each writer: records back to back, little-endian,
 
@@ -68,7 +68,7 @@ def prepare(folder: Path | None = None, problems: Problems | None = None) -> Sto
 
 
 def split(class_names: tuple[str, ...], held_out: int = TEST_CLASSES) -> tuple[list[int], list[int]]:
-    """Meta-train and meta-test class numbers: the published shuffle, of classes in the order of their names (SPEC D26)."""
+    """Meta-train and meta-test class numbers: the published shuffle, of classes in the order of their names (deviation D26)."""
     order = sorted(range(len(class_names)), key=lambda number: class_names[number])
     random.Random(0).shuffle(order)
     return order[held_out:], order[:held_out]

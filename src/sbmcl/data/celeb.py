@@ -1,4 +1,4 @@
-"""MS-Celeb-1M, aligned faces: 8.5 million pictures of 100 thousand people (SPEC 4.3; Guo et al. 2016).
+"""MS-Celeb-1M, aligned faces: 8.5 million pictures of 100 thousand people (Guo et al. 2016).
 
 The publisher withdrew this data set in 2019, since the people in it had not been asked. It is not downloaded here; whoever has
 the file `FaceImageCroppedWithAlignment.tsv`, plain or in a zip, should find out first whether its use is permitted. A line has

@@ -55,7 +55,7 @@ class EpisodeSource(Protocol):
 
     @property
     def query_cap(self) -> int:
-        """At most so many queries a task in an evaluation (SPEC 6)."""
+        """At most so many queries a task in an evaluation."""
         ...
 
     def draw(self, shape: EpisodeShape, batch: int, rng: "torch.Generator") -> "Episode":

@@ -34,7 +34,7 @@ class ImageEpisodes(StoreEpisodes):
     """A class of an episode is one of its tasks, and `task` says what is asked about its pictures.
 
     `orientations` 8 makes eight classes out of each, one for every rotation by a quarter turn with and without a mirror
-    (the reference repeats some and misses others, SPEC D24).
+    (the reference repeats some and misses others, deviation D24).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Omniglot: 1,623 hand-written characters of 50 alphabets, 20 drawings each (SPEC 4.1; Lake et al. 2015).
+"""Omniglot: 1,623 hand-written characters of 50 alphabets, 20 drawings each (Lake et al. 2015).
 
 The two official zips are downloaded (checked by MD5) or taken from a local folder, and turned once into one store a split:
 32 x 32, bilinear, 8-bit grey.

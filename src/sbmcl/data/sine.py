@@ -1,4 +1,4 @@
-"""The sine benchmark: a task is a sine function, an example two samplings of it (SPEC 4.4). Endless and exact."""
+"""The sine benchmark: a task is a sine function, an example two samplings of it. Endless and exact."""
 
 import math
 

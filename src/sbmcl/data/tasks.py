@@ -1,6 +1,6 @@
 """Task types: what an image source asks about its pictures. A function of pictures and `rng`; it knows no data set.
 
-Each turns pictures in [-1, 1], laid out by episode, task and example, into inputs and targets (SPEC 4.4).
+Each turns pictures in [-1, 1], laid out by episode, task and example, into inputs and targets.
 """
 
 import math
@@ -99,7 +99,7 @@ class Rotation:
     """x is a picture turned counter-clockwise by an angle drawn for it alone, y the cosine and sine of that angle.
 
     With `offset` the target is that angle plus one drawn for the class and episode, so that the stream has to be learned:
-    as published the offset is added to the applied angle too, where it changes nothing (SPEC D25).
+    as published the offset is added to the applied angle too, where it changes nothing (deviation D25).
     """
 
     kind: ClassVar[Kind] = "angle"

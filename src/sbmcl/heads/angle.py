@@ -1,4 +1,4 @@
-"""Regression of an angle, given as its cosine and sine: one minus the cosine of the error (SPEC 4.4)."""
+"""Regression of an angle, given as its cosine and sine: one minus the cosine of the error."""
 
 from jaxtyping import Float
 from torch import Tensor

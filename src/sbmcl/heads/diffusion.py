@@ -1,4 +1,4 @@
-"""Denoising diffusion: the noise in a picture is predicted, and pictures are drawn by taking noise away (SPEC 4.4)."""
+"""Denoising diffusion: the noise in a picture is predicted, and pictures are drawn by taking noise away."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Variational auto-encoders: bits a pixel of binary pictures (SPEC 4.4)."""
+"""Variational auto-encoders: bits a pixel of binary pictures."""
 
 import math
 from dataclasses import dataclass, replace

@@ -44,7 +44,7 @@ class Codebook:
         """Scores of codes, put in the order of the labels.
 
         The columns after those of the classes met so far are the codes nobody uses. They stay, so that a likelihood is
-        one over the whole vocabulary and picking an unused code is an error, as published (SPEC 3.4, D22).
+        one over the whole vocabulary and picking an unused code is an error, as published (deviation D22).
         """
         return scores.gather(-1, codes.unsqueeze(1).expand_as(scores))
 

@@ -1,7 +1,7 @@
 """Encoder + belief with a closed-form predictive: GeMCL and PN (classes), ALPaCA (vectors).
 
 The encoder is all that the outer loop trains besides a few numbers of the prior; the state is the belief itself. These
-methods maximise the exact posterior predictive of the queries (SPEC 1): no sampling, no KL.
+methods maximise the exact posterior predictive of the queries: no sampling, no KL.
 """
 
 from abc import abstractmethod
@@ -75,7 +75,7 @@ class ClassConjugate(Method[C]):
 
 
 class GeMCL(ClassConjugate[NormalGamma]):
-    """Each class a Gaussian with unknown mean and variance in every dimension of the code (SPEC 2.2, 3.2).
+    """Each class a Gaussian with unknown mean and variance in every dimension of the code.
 
     The prior is two numbers for all classes and dimensions, learned as logarithms; `count` > 0 makes the prior on the mean
     informative (and learned), 0 is the published flat one.
@@ -126,7 +126,7 @@ class PN(ClassConjugate[IsotropicGaussian]):
 
 
 class ALPaCA(Method[MatrixNormal]):
-    """Bayesian linear regression on meta-learned features (SPEC 2.4, 3.2).
+    """Bayesian linear regression on meta-learned features.
 
     `loss="mse"` trains the features on the squared error of the predictive mean, as published; the noise covariance then
     learns alone, from the likelihood of the same (detached) predictions, so that the predictive is a distribution all the

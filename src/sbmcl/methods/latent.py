@@ -20,7 +20,7 @@ from sbmcl.nets.vae import VAE
 
 
 class Latent(Method[DiagonalGaussian]):
-    """One z a stream; each example adds a Gaussian factor to the belief q(z | stream) (Lee et al. 2024; SPEC 1, 2.1).
+    """One z a stream; each example adds a Gaussian factor to the belief q(z | stream) (Lee et al. 2024).
 
     `learner(x, y)`, or `learner(x)` where there is no y, returns a pseudo-observation and a log-precision, `dim` numbers
     each; `model(x, z)` returns a prediction, which `head` judges. The outer loop minimises, for T examples in the stream, N
@@ -34,7 +34,7 @@ class Latent(Method[DiagonalGaussian]):
 
     An `encoder` is the part of the model that z does not touch: it reads x once, however many z follow, and the model reads
     its output in place of x. If `shared`, the learner does too. `published_kl` puts the reference's penalty in place of the
-    KL, for comparison only: it takes precisions for variances (SPEC D1).
+    KL, for comparison only: it takes precisions for variances (deviation D1).
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class GenerativeLatent(Generative[DiagonalGaussian], Latent):
 
 
 class LatentVAE(OfVAE[DiagonalGaussian], GenerativeLatent):
-    """A variational auto-encoder whose two halves both read z (SPEC 3.2)."""
+    """A variational auto-encoder whose two halves both read z."""
 
 
 class LatentDDPM(OfDDPM[DiagonalGaussian], GenerativeLatent):
-    """A denoising diffusion model whose noise predictor reads z (SPEC 3.3); its pictures have `shape`."""
+    """A denoising diffusion model whose noise predictor reads z; its pictures have `shape`."""
 
     def __init__(
         self,

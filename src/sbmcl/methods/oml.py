@@ -2,7 +2,7 @@
 weights.
 
 The encoder stands still while a stream is learned; the state is the fast weights behind it, fixed in size, and the
-label codes of a classifier (SPEC 3.2, 5; Javed and White 2019). What the fast layers give becomes a prediction in
+label codes of a classifier (Javed and White 2019). What the fast layers give becomes a prediction in
 `OML.answer`: another model of them, with parts between or after, overrides that method (and `embed`, where more than an
 encoder goes before), since the loss of an inner step is the head's loss of that prediction and its gradient is taken
 through whatever it went through.
@@ -46,9 +46,9 @@ class OML(Method[FastState]):
 
     A classifier has an output for each of `classes` codes. Its last layer is meta-learned and labels get new codes in
     every stream; with `redraw` they do not, and the last layer starts anew from random weights instead, as published
-    (SPEC D10). `decoder` makes a prediction of the last layer's output; the inner steps pass through it and leave it
+    (deviation D10). `decoder` makes a prediction of the last layer's output; the inner steps pass through it and leave it
     alone. Its batch-norms stand still in them, in meta-training as in a stream (published, they do so in a stream alone,
-    SPEC D17); they move with the queries.
+    deviation D17); they move with the queries.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class OMLReptile(OML):
     passes through an inner step (Nichol et al. 2018).
 
     The encoder learns from the queries alone, with the ends as constants. So does the inner rate (which never moves as
-    published, SPEC D11), from W_T = W_0 - rate * sum_t g_t with each step's gradient g_t as a constant: it grows while
+    published, deviation D11), from W_T = W_0 - rate * sum_t g_t with each step's gradient g_t as a constant: it grows while
     the queries' gradient points the way that the steps went.
     """
 
@@ -239,7 +239,7 @@ class GenerativeOML(Generative[FastState], OML):
 
 
 class OMLVAE(OfVAE[FastState], GenerativeOML):
-    """A variational auto-encoder with fast layers behind its encoder and in front of its decoder (SPEC 3.2)."""
+    """A variational auto-encoder with fast layers behind its encoder and in front of its decoder."""
 
     fast: FastVAE
     decoder: nn.Module
@@ -258,7 +258,7 @@ class OMLVAE(OfVAE[FastState], GenerativeOML):
         return Reconstruction(run(self.decoder, self.fast.decode(layer, u)), mean, log_variance)
 
     def decode(self, state: FastState, u: Float[Tensor, "b n u"]) -> Float[Tensor, "b n c h w"]:
-        """Through the adapted layers; the reference leaves them out (SPEC D13)."""
+        """Through the adapted layers; the reference leaves them out (deviation D13)."""
         return self.run(self.decoder, self.fast.decode(lambda k, x: state.layers[k](x), u))
 
 
@@ -267,10 +267,10 @@ class OMLReptileVAE(OMLReptile, OMLVAE):
 
 
 class OMLDDPM(OfDDPM[FastState], GenerativeOML):
-    """A diffusion model whose fast layers are at the bottleneck of its U-Net (SPEC 3.3); its pictures have `shape`.
+    """A diffusion model whose fast layers are at the bottleneck of its U-Net; its pictures have `shape`.
 
     Norms and attention are those of every other method's U-Net, and nothing is dropped while a stream is learned or asked
-    about (SPEC D12).
+    about (deviation D12).
     """
 
     fast: FastUNet

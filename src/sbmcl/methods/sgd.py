@@ -237,7 +237,7 @@ class Offline(FromScratch[Batch]):
     """Keeps every example and trains on them when it is asked, for `steps` batches drawn with replacement.
 
     Without `steps` it is a single pass in random order. The network that answers is the one after the last step; published
-    is the best of many on the test examples (SPEC 5).
+    is the best of many on the test examples.
     """
 
     def __init__(self, *arguments: Any, steps: int | None = None, **options: Any):

@@ -1,6 +1,6 @@
 """Transformers as continual learners: the stream is a sequence of tokens, and what is learned is what attention remembers.
 
-Softmax attention keeps all keys and values; linear attention two sums of fixed size (SPEC 3.4). Which memory it is, and what
+Softmax attention keeps all keys and values; linear attention two sums of fixed size. Which memory it is, and what
 is asked for, is decided by the networks and the head that are passed in; to try another trunk or target, start there.
 """
 

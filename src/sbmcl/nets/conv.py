@@ -1,4 +1,4 @@
-"""The convolutional encoder and decoder that the image benchmarks share (SPEC 3.1). They know images, not episodes."""
+"""The convolutional encoder and decoder that the image benchmarks share. They know images, not episodes."""
 
 from itertools import pairwise
 from typing import Literal

@@ -116,7 +116,7 @@ class _Within(nn.Module):
 
 
 class FastMLP(nn.Module):
-    """The initial weights of Linear, ReLU, Linear: Xavier-normal, biases zero (SPEC 3.1)."""
+    """The initial weights of Linear, ReLU, Linear: Xavier-normal, biases zero."""
 
     def __init__(self, inputs: int, out: int, *, hidden: int = 512):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A U-Net that adapts at its bottleneck: the linear layers of its middle blocks are fast (SPEC 3.3, column OML).
+"""A U-Net that adapts at its bottleneck: the linear layers of its middle blocks are fast.
 
 A convolution is a linear layer that is applied to every patch of a map, so its steps of gradient descent have the dual form
 of `nets.fast` too, with a row for each patch.

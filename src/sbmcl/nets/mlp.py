@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons with batch-norm (SPEC 3.1). They know vectors, not episodes."""
+"""Multi-layer perceptrons with batch-norm. They know vectors, not episodes."""
 
 from typing import Literal
 

@@ -14,7 +14,7 @@ Tokens = Float[Tensor, "b n w"]
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward layer with GELU, both residual (SPEC 3.4).
+    """Attention, then a feed-forward layer with GELU, both residual.
 
     No layer norm is the published form. `norm` puts one in front of each of the two, and leaves the residual stream itself
     alone.

@@ -1,4 +1,4 @@
-"""The U-Net that predicts the noise in a picture (SPEC 3.3; Ho et al. 2020). It knows pictures and times, not episodes.
+"""The U-Net that predicts the noise in a picture (Ho et al. 2020). It knows pictures and times, not episodes.
 
 Down, middle and up can be called one by one: whatever is to adapt at the bottleneck takes the place of the middle.
 """

@@ -1,4 +1,4 @@
-"""A variational auto-encoder with room for a condition (SPEC 3.2). It knows codes and pictures, not episodes."""
+"""A variational auto-encoder with room for a condition. It knows codes and pictures, not episodes."""
 
 import torch
 from jaxtyping import Float

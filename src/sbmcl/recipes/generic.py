@@ -51,7 +51,6 @@ METHODS = {  # in the order of the paper's tables
     "linear-tf": "with a linear transformer",
     "sbmcl": "with the generic SB-MCL",
 }
-BASELINES = tuple(method for method in METHODS if method != "sbmcl")
 REMARKS = {
     "offline": " (the best of 100 scores during training, on 4 queries)",
     "online": " (a pass in random order, the score of 4 queries)",

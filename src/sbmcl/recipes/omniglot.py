@@ -3,10 +3,6 @@
 from sbmcl.config import (
     OML,
     GeMCL,
-    LatentCompletion,
-    LatentDDPM,
-    LatentRotation,
-    LatentVAE,
     Offline,
     OMLReptile,
     Omniglot,
@@ -17,9 +13,6 @@ from sbmcl.config import (
 from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
 from sbmcl.recipes import generic
-
-QUICK = Training(steps=1_500, episodes=4, lr=1e-3, schedule="cosine", warmup=100, clip=1.0)
-"""Minutes on a small machine, for the models that z is put into."""
 
 
 def omniglot_gemcl() -> Experiment[Omniglot, GeMCL]:
@@ -43,6 +36,8 @@ def omniglot_gemcl_quick() -> Experiment[Omniglot, GeMCL]:
 def omniglot_gemcl_robust() -> Experiment[Omniglot, GeMCL]:
     """GeMCL with the published encoder, kept from meta-overfitting: drawings are distorted, weights averaged, scores tempered.
 
+    Time: 59 min on one core, 6,513 of 7,754 steps
+    Score: 0.0090 ± 0.0009, the 95 % interval of 512 episodes
     Paper: 0.008
     """
     data = Omniglot(degrees=12.0, shear=12.0, scale=0.15, shift=0.06)
@@ -178,67 +173,6 @@ def omniglot_linear_tf_small() -> Experiment[Omniglot, Transformer]:
     return Experiment("omniglot-linear-tf-small", "omniglot/classification", "linear-tf", Omniglot(), method, training)
 
 
-def omniglot_completion_sbmcl() -> Experiment[Omniglot, LatentCompletion]:
-    """Lower halves from upper ones with the generic SB-MCL, published models and training, on all meta-train characters."""
-    data = Omniglot(task="completion", validation=0.0)
-    name, benchmark = "omniglot-completion-sbmcl", "omniglot/completion"
-    return Experiment(name, benchmark, "sbmcl", data, LatentCompletion(), Training(lr=3e-3))
-
-
-def omniglot_completion_sbmcl_quick() -> Experiment[Omniglot, LatentCompletion]:
-    """Lower halves from upper ones with the generic SB-MCL, published models, trained for minutes."""
-    data, name = Omniglot(task="completion"), "omniglot-completion-sbmcl-quick"
-    return Experiment(name, "omniglot/completion", "sbmcl", data, LatentCompletion(), QUICK)
-
-
-def omniglot_rotation_sbmcl() -> Experiment[Omniglot, LatentRotation]:
-    """Angles of turned drawings with the generic SB-MCL, published models and training, on all meta-train characters."""
-    data = Omniglot(task="rotation", validation=0.0)
-    return Experiment("omniglot-rotation-sbmcl", "omniglot/rotation", "sbmcl", data, LatentRotation(), Training())
-
-
-def omniglot_rotation_sbmcl_quick() -> Experiment[Omniglot, LatentRotation]:
-    """Angles of turned drawings with the generic SB-MCL, published models, trained for minutes."""
-    data, name = Omniglot(task="rotation"), "omniglot-rotation-sbmcl-quick"
-    return Experiment(name, "omniglot/rotation", "sbmcl", data, LatentRotation(), QUICK)
-
-
-def omniglot_rotation_offset_sbmcl() -> Experiment[Omniglot, LatentRotation]:
-    """As omniglot-rotation-sbmcl, with an offset of each character's angles that only its stream can tell."""
-    data, name = Omniglot(task="rotation-offset", validation=0.0), "omniglot-rotation-offset-sbmcl"
-    return Experiment(name, "omniglot/rotation-offset", "sbmcl", data, LatentRotation(), Training())
-
-
-def omniglot_rotation_offset_sbmcl_quick() -> Experiment[Omniglot, LatentRotation]:
-    """As omniglot-rotation-sbmcl-quick, with an offset of each character's angles that only its stream can tell."""
-    data, name = Omniglot(task="rotation-offset"), "omniglot-rotation-offset-sbmcl-quick"
-    return Experiment(name, "omniglot/rotation-offset", "sbmcl", data, LatentRotation(), QUICK)
-
-
-def omniglot_vae_sbmcl() -> Experiment[Omniglot, LatentVAE]:
-    """A variational auto-encoder with the generic SB-MCL, published models and training, on all meta-train characters."""
-    data = Omniglot(task="binarised", validation=0.0)
-    return Experiment("omniglot-vae-sbmcl", "omniglot/vae", "sbmcl", data, LatentVAE(), Training(lr=1e-3))
-
-
-def omniglot_vae_sbmcl_quick() -> Experiment[Omniglot, LatentVAE]:
-    """A variational auto-encoder with the generic SB-MCL, published models, trained for minutes."""
-    data, method = Omniglot(task="binarised"), LatentVAE(warmup=300)
-    return Experiment("omniglot-vae-sbmcl-quick", "omniglot/vae", "sbmcl", data, method, QUICK)
-
-
-def omniglot_ddpm_sbmcl() -> Experiment[Omniglot, LatentDDPM]:
-    """A diffusion model with the generic SB-MCL, published models and training, on all meta-train characters."""
-    data, training = Omniglot(task="generation", validation=0.0), Training(lr=1e-3, episodes=8)
-    return Experiment("omniglot-ddpm-sbmcl", "omniglot/ddpm", "sbmcl", data, LatentDDPM(), training)
-
-
-def omniglot_ddpm_sbmcl_small() -> Experiment[Omniglot, LatentDDPM]:
-    """A diffusion model of 16 x 16 pictures with the generic SB-MCL: half the channels, 200 steps, trained for minutes."""
-    data, method = Omniglot(task="generation-16"), LatentDDPM(steps=200, base=32, levels=3, groups=16)
-    return Experiment("omniglot-ddpm-sbmcl-small", "omniglot/ddpm", "sbmcl", data, method, QUICK)
-
-
 def omniglot_online_tuned() -> Experiment[Omniglot, Online]:
     """Online learning in the order of the stream, at the rate and batch that were best on validation episodes.
 
@@ -268,20 +202,10 @@ RECIPES = [
     omniglot_linear_tf,
     omniglot_linear_tf_quick,
     omniglot_linear_tf_small,
-    omniglot_completion_sbmcl,
-    omniglot_completion_sbmcl_quick,
-    omniglot_rotation_sbmcl,
-    omniglot_rotation_sbmcl_quick,
-    omniglot_rotation_offset_sbmcl,
-    omniglot_rotation_offset_sbmcl_quick,
-    omniglot_vae_sbmcl,
-    omniglot_vae_sbmcl_quick,
-    omniglot_ddpm_sbmcl,
-    omniglot_ddpm_sbmcl_small,
     *(
         recipe
         for benchmark in ("completion", "rotation", "rotation-offset", "vae", "ddpm")
         for make in (generic.of, generic.quick)
-        for recipe in make(Omniglot, benchmark, generic.BASELINES)
+        for recipe in make(Omniglot, benchmark)
     ),
 ]
