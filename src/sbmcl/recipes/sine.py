@@ -1,6 +1,7 @@
 """Sine regression: 10 sine functions, 10 examples each."""
 
 from sbmcl.config import OML, ALPaCA, Offline, OMLReptile, Online, Sine, Training, Transformer
+from sbmcl.data.episodes import EpisodeShape
 from sbmcl.experiment import Experiment
 
 
@@ -21,6 +22,16 @@ def sine_alpaca_quick() -> Experiment[Sine, ALPaCA]:
     """
     training = Training(steps=7_000, lr=2e-3, schedule="cosine", warmup=100)
     return Experiment("sine-alpaca-quick", "sine/regression", "sbmcl", Sine(), ALPaCA(), training)
+
+
+def sine_alpaca_long() -> Experiment[Sine, ALPaCA]:
+    """ALPaCA with the published encoder, trained for minutes on streams of 80 tasks, to be better at any length.
+
+    Time: 13 min on one core, 4,400 steps
+    Paper: 0.0011 (trained on streams of 10 tasks)
+    """
+    training = Training(steps=4_400, episodes=2, shape=EpisodeShape(tasks=80), lr=2e-3, schedule="cosine", warmup=100)
+    return Experiment("sine-alpaca-long", "sine/regression", "sbmcl", Sine(), ALPaCA(), training)
 
 
 def sine_alpaca_deep() -> Experiment[Sine, ALPaCA]:
@@ -156,6 +167,7 @@ def sine_online_tuned() -> Experiment[Sine, Online]:
 RECIPES = [
     sine_alpaca,
     sine_alpaca_quick,
+    sine_alpaca_long,
     sine_alpaca_deep,
     sine_offline,
     sine_online,
