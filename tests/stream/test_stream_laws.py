@@ -1,7 +1,10 @@
 """What is true of a StreamLearner because its state is a sum: whatever was done to it, it is the learner of what is left."""
 
+import shutil
+import tempfile
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -35,6 +38,7 @@ class Story(RuleBasedStateMachine):
         super().__init__()
         self.learners = [self.fresh(), self.fresh()]
         self.known: list[Examples] = [Counter(), Counter()]
+        self.folder = Path(tempfile.mkdtemp())
 
     def fresh(self) -> StreamLearner:
         return StreamLearner.from_encoder(None, self.belief, dim=DIM, exact=self.exact)
@@ -71,7 +75,22 @@ class Story(RuleBasedStateMachine):
         before = [one.digest() for one in self.learners]
         merged = self.learners[who].merge(self.learners[1 - who])
         assert [one.digest() for one in self.learners] == before
+        self.learners[who].close()
         self.learners[who], self.known[who] = merged, self.known[0] + self.known[1]
+
+    @rule(who=st.integers(0, 1), journal=st.booleans())
+    def save_and_load(self, who: int, journal: bool) -> None:
+        self.learners[who].save(self.folder / str(who), journal=journal and self.learners[who]._home is None)
+        if not journal:  # else it goes on, and may be lost: see `crash`
+            self.learners[who].close()
+            self.learners[who] = StreamLearner.load(self.folder / str(who))
+
+    @rule(who=st.integers(0, 1))
+    def crash(self, who: int) -> None:
+        """Whatever was in memory is lost; a journal has it all."""
+        if self.learners[who]._home is not None:
+            self.learners[who].close()
+            self.learners[who] = StreamLearner.load(self.folder / str(who), journal=True)
 
     @rule(who=st.integers(0, 1))
     def ask(self, who: int) -> None:
@@ -79,6 +98,9 @@ class Story(RuleBasedStateMachine):
             self.learners[who].predict(POOL[:2])
 
     def teardown(self) -> None:
+        for one in self.learners:
+            one.close()
+        shutil.rmtree(self.folder)
         for one, known in zip(self.learners, self.known, strict=True):
             rebuilt = self.fresh()
             for source in SOURCES[::-1]:

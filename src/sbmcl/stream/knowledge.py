@@ -8,10 +8,10 @@ A key is a class; a regression has one key for everything.
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from sbmcl.stream.labels import place_in_order, to_json
@@ -46,9 +46,12 @@ class Knowledge:
         """What a source contributed, in the order of `keys_from`."""
         return self.by_source.rows((source, key) for key in self.keys_from(source))
 
-    def unnamed(self, keys: Iterable[Hashable]) -> Rows:
+    def unnamed(self, keys: list[Hashable]) -> Rows:
         """What came without the name of a source."""
-        return torch.stack([self._unnamed(key) for key in keys]) if self.by_class.place else self._nothing(0)
+        at = {key: row for row, key in enumerate(keys)}
+        named = [(source, key) for source, of in self.keys_of.items() for key in of if key in at]
+        places = torch.tensor([at[key] for _, key in named], dtype=torch.long)
+        return self.by_class.rows(keys).index_add(0, places, self.by_source.rows(named), alpha=-1)
 
     def change(
         self, keys: list[Hashable], added: Rows, source: Hashable, *, record: Callable[[], None] | None = None
@@ -74,8 +77,8 @@ class Knowledge:
 
     def check_unnamed(self, keys: list[Hashable], taken: Rows) -> None:
         """That this much is there to be taken without the name of a source."""
-        there = [self._unnamed(key) if key in self.by_class.place else self._nothing(1)[0] for key in keys]
-        checked(torch.stack(there) - taken, self.grid)
+        known = all(key in self.by_class.place for key in keys)
+        checked(self.unnamed(keys) - taken if known else -taken, self.grid)
 
     def absorb(self, other: "Knowledge") -> None:
         keys = other.keys()
@@ -91,6 +94,45 @@ class Knowledge:
         found.ids, found.next_id = dict(self.ids), self.next_id
         found.absorb(self)
         return found
+
+    def restore(
+        self,
+        keys: list[Hashable],
+        sources: list[Hashable],
+        by_class: Rows,
+        by_source: Shaped[Tensor, "r w"],
+        place: Int[Tensor, "r 2"],
+        ids: list[int],
+        next_id: int,
+    ) -> None:
+        """What a file says, unless it cannot be: row r of `by_source` is of source place[r, 0] and key place[r, 1]."""
+        ends = torch.tensor([len(sources), len(keys)])
+        if (
+            place.shape != (len(by_source), 2)
+            or place.dtype != torch.int64
+            or bool((place < 0).any())
+            or bool((place >= ends).any())
+        ):
+            raise ValueError("its ledger names classes or sources that it does not have")
+        pairs: list[Hashable] = [(sources[s], keys[k]) for s, k in place.tolist()]
+        numbered = len(set(ids)) == len(ids) == len(keys) and all(type(i) is int and 0 <= i < next_id for i in ids)
+        if (
+            not numbered
+            or len({*pairs}) < len(pairs)
+            or len({*keys}) < len(keys)
+            or len({s for s, _ in pairs}) < len(sources)
+        ):  # pyright: ignore
+            raise ValueError("its classes, sources and numbers do not fit together")
+        for sums, names, rows in ((self.by_class, keys, by_class), (self.by_source, pairs, by_source)):
+            fits = rows.shape == (len(names), self.width) and rows.dtype == sums.dtype
+            if not fits or not bool((rows[:, 0] > 0).all()) or not bool(torch.isfinite(rows).all()):
+                raise ValueError("its sums are not such as a learner has")
+            if names:
+                sums.apply(sums.plan(names, rows))
+        for source, key in pairs:  # pyright: ignore[reportGeneralTypeIssues]
+            self.keys_of.setdefault(source, set()).add(key)
+        self.ids, self.next_id = dict(zip(keys, ids, strict=True)), next_id
+        checked(self.unnamed(keys), self.grid)
 
     def difference(self, other: "Knowledge") -> float:
         """The largest of two sums, relative to the largest sum; infinite where classes, sources or counts differ."""
@@ -119,10 +161,3 @@ class Knowledge:
             (listed.add if (source, key) in self.by_source.place else listed.discard)(key)
         if not listed:
             del self.keys_of[source]
-
-    def _unnamed(self, key: Hashable) -> Shaped[Tensor, "w"]:
-        named = [(source, key) for source, keys in self.keys_of.items() if key in keys]
-        return self.by_class.rows([key])[0] - self.by_source.rows(named).sum(0)
-
-    def _nothing(self, rows: int) -> Rows:
-        return self.by_class.rows([]).new_zeros(rows, self.width)

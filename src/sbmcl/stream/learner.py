@@ -6,27 +6,29 @@ With `exact` the sums are integers, so that whatever leads to the same examples 
 """
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmcl.beliefs import Belief, IsotropicGaussian, MatrixNormal, NormalGamma
+from sbmcl.beliefs import Belief, MatrixNormal, NormalGamma
 from sbmcl.beliefs.classes import ClassBelief
 from sbmcl.evaluate import Trained, load
 from sbmcl.methods.conjugate import ALPaCA, ClassConjugate
 from sbmcl.state import map_tensors
+from sbmcl.stream import files
 from sbmcl.stream.encoder import Encoder, Network, as_tensor
 from sbmcl.stream.knowledge import Knowledge
 from sbmcl.stream.labels import as_array, listed, named
+from sbmcl.stream.priors import BeliefName, dimensions, prior_of, unit_prior
 from sbmcl.stream.sums import Grid, Rows, checked
 
-BeliefName = Literal["isotropic", "normal-gamma", "matrix-normal"]
 EVERYTHING = ""
 """The one key of a regression, which has no classes."""
 ROOM = 1 << 22
@@ -65,8 +67,9 @@ class StreamLearner:
     def __init__(self, encoder: Encoder, prior: Belief, scale: float = 1.0, *, grid: Grid | None):
         self.encoder, self.prior, self.scale, self.grid = encoder, map_tensors(Tensor.double, prior), scale, grid
         self._layout = {name: t.shape[2:] if self.has_classes else t.shape for name, t in prior.naturals.items()}
-        self._known = Knowledge(1 + sum(shape.numel() for shape in self._layout.values()), grid)
+        self._known = Knowledge(files.width_of(prior), grid)
         self._current: Current | None = None
+        self._home: files.Home | None = None
 
     @classmethod
     def from_encoder(
@@ -97,15 +100,79 @@ class StreamLearner:
             if dim is None:
                 raise ValueError(f"how many numbers are there in a code? from_encoder(..., belief={belief!r}, dim=...)")
             belief = unit_prior(belief, dim, targets)
-        wide = belief.naturals["shift"].shape[1 if isinstance(belief, MatrixNormal) else 2]
+        wide, _ = dimensions(belief)
         if dim not in (None, wide):
             raise ValueError(f"the belief is about codes of {wide} numbers, but dim is {dim}")
         return cls(Encoder.of(encoder, name, wide), belief, grid=Grid(grid) if exact else None)
 
     @classmethod
-    def load(cls, path: Path | str, *, exact: bool = True, grid: int = 14) -> Self:
-        """On top of the meta-trained networks of a run folder of GeMCL, PN or ALPaCA."""
-        return cls.from_run(load(Path(path), torch.device("cpu")), exact=exact, grid=grid)
+    def load(
+        cls,
+        path: Path | str,
+        encoder: Network | None = None,
+        *,
+        journal: bool = False,
+        exact: bool = True,
+        grid: int = 14,
+    ) -> Self:
+        """From the folder of a saved learner, or on top of the networks of a run folder of GeMCL, PN or ALPaCA.
+
+        Args:
+            path: The folder.
+            encoder: The one that a learner was saved with, unless it is from a run or there was none.
+            journal: What is learned from now on is on the disk when `partial_fit` returns; only one process may do so.
+            exact: Of a new learner on a run, as in `from_encoder`.
+            grid: The same.
+        """
+        folder = Path(path)
+        if not files.holds_learner(folder):
+            if journal:
+                raise ValueError(f"{folder} holds no learner yet; make one and save it with journal=True")
+            return cls.from_run(load(folder, torch.device("cpu")), exact=exact, grid=grid)
+        home = files.Home(folder) if journal else None
+        try:
+            parts, learned, generation, end = files.read(folder, encoder)
+            found = cls(parts.encoder, parts.prior, parts.scale, grid=parts.grid)
+            found._known = parts.known
+            for each in learned:
+                found._change(*found._contribution(each.codes, each.y), each.source)
+            if home is not None:
+                home.open(generation, end, found.model_digest())
+        except BaseException:
+            if home is not None:
+                home.close()
+            raise
+        found._home = home
+        return found
+
+    def save(self, path: Path | str, *, journal: bool = False) -> None:
+        """Write everything into a folder: the whole of it or, if anything goes wrong, nothing.
+
+        With `journal`, what is learned from then on is on the disk when `partial_fit` returns, and what is forgotten is gone
+        from the folder when `forget` returns. An encoder that is not from a run is not written, only its hash.
+        """
+        folder = Path(path)
+        if self._home is not None and self._home.folder.resolve() == folder.resolve():
+            self._home.checkpoint(self._parts(), self.model_digest())
+            return
+        if self._home is not None and journal:
+            raise ValueError(f"this learner keeps its journal in {self._home.folder}; close() it first")
+        home = files.Home(folder)
+        try:
+            if journal:
+                home.checkpoint(self._parts(), self.model_digest())
+                self._home = home
+            else:
+                files.write(folder, self._parts(), self.model_digest())
+        finally:
+            if self._home is not home:
+                home.close()
+
+    def close(self) -> None:
+        """Keep no journal any more, so that another process may."""
+        if self._home is not None:
+            self._home.close()
+            self._home = None
 
     @classmethod
     def from_run(cls, trained: Trained, *, exact: bool = True, grid: int = 14) -> Self:
@@ -160,9 +227,9 @@ class StreamLearner:
 
     def model_digest(self) -> str:
         """Which encoder, prior and grid: learners that agree in it may merge."""
-        found = hashlib.sha256(
-            f"{self.encoder.identity}\n{type(self.prior).__name__} {self.scale} {self.grid}".encode()
-        )
+        bits = None if self.grid is None else self.grid.bits
+        about = f"{self.encoder.identity}\n{type(self.prior).__name__} {self.scale!r} {bits}"
+        found = hashlib.sha256(about.encode())
         for name, value in vars(self.prior).items():
             found.update(f"\n{name} {tuple(value.shape)} ".encode() + value.contiguous().numpy().tobytes())
         return found.hexdigest()
@@ -177,7 +244,9 @@ class StreamLearner:
         """Learn some more examples, all of one source. All of them are learned, or none and an error says why."""
         codes, y = self._examples(X, y)
         if len(codes):
-            self._change(*self._contribution(codes, y), named(source))
+            source, home = named(source), self._home
+            record = None if home is None else partial(home.append, codes, y, source)
+            self._change(*self._contribution(codes, y), source, record)
         return self
 
     def forget(self, X: Any = None, y: Any = None, *, source: Hashable = None) -> int:
@@ -202,6 +271,8 @@ class StreamLearner:
             if source is None:
                 self._known.check_unnamed(keys, taken)
         self._change(keys, -taken, source)
+        if self._home is not None:
+            self.save(self._home.folder)
         return count
 
     def merge(self, other: "StreamLearner") -> "StreamLearner":
@@ -215,6 +286,13 @@ class StreamLearner:
         merged._known = self._known.copy()
         merged._known.absorb(other._known)
         return merged
+
+    def absorb(self, other: "StreamLearner") -> Self:
+        """Learn all that another one knows: `merge` in place."""
+        self._known, self._current = self.merge(other)._known, None
+        if self._home is not None:
+            self.save(self._home.folder)
+        return self
 
     def empty(self) -> "StreamLearner":
         """The same encoder and prior, with nothing learned."""
@@ -293,6 +371,9 @@ class StreamLearner:
     def _labels(self) -> list[Hashable]:
         return self._known.keys() if self.has_classes else []
 
+    def _parts(self) -> files.Parts:
+        return files.Parts(self.encoder, self.prior, self.scale, self.grid, self._known)
+
     def _codes(self, X: Any) -> Float[Tensor, "n d"]:
         return self.encoder.codes(self.encoder.inputs(X), one_by_one=False)
 
@@ -302,21 +383,17 @@ class StreamLearner:
         y = listed(y) if self.has_classes else self._targets(y)
         if len(x) != len(y):
             raise ValueError(f"X has {len(x)} examples, but y has {len(y)}")
-        codes = self.encoder.codes(x, one_by_one=self.exact) if len(x) else x.new_zeros(0, self._dim())
-        if codes.shape[1] != self._dim():
-            raise ValueError(
-                f"the belief is about codes of {self._dim()} numbers, but the encoder makes {codes.shape[1]}"
-            )
+        dim, _ = dimensions(self.prior)
+        codes = self.encoder.codes(x, one_by_one=self.exact) if len(x) else x.new_zeros(0, dim)
+        if codes.shape[1] != dim:
+            raise ValueError(f"the belief is about codes of {dim} numbers, but the encoder makes {codes.shape[1]}")
         if self.grid is not None:
             codes = self.grid.rounded(codes)
             y = self.grid.rounded(y) if isinstance(y, Tensor) else y
         return codes.double(), y
 
-    def _dim(self) -> int:
-        return self._layout["shift"][-1] if self.has_classes else self._layout["shift"][1]
-
     def _targets(self, y: Any) -> Float[Tensor, "n k"]:
-        wanted = self._layout["shift"][-1]
+        _, wanted = dimensions(self.prior)
         found = as_tensor(y).double()
         found = found.unsqueeze(1) if found.dim() == 1 else found
         if found.dim() != 2 or found.shape[1] != wanted or not bool(torch.isfinite(found).all()):
@@ -347,8 +424,10 @@ class StreamLearner:
         counts = torch.bincount(y, minlength=rows) if self.has_classes else torch.tensor([len(y)])
         return torch.cat([counts.unsqueeze(1), *(part.reshape(rows, -1) for part in parts)], 1)
 
-    def _change(self, keys: list[Hashable], added: Rows, source: Hashable) -> None:
-        self._known.change(keys, added, source)
+    def _change(
+        self, keys: list[Hashable], added: Rows, source: Hashable, record: Callable[[], None] | None = None
+    ) -> None:
+        self._known.change(keys, added, source, record=record)
         if self._current is not None:
             self._current.stale.update(keys)
 
@@ -390,25 +469,3 @@ class StreamLearner:
         """So few queries at a time that what lies between them and all classes fits into memory."""
         each = len(self._known.by_class.place) * (codes.shape[1] if isinstance(self.prior, NormalGamma) else 1)
         return codes.split(max(1, ROOM // each))
-
-
-@torch.no_grad()
-def prior_of(method: ClassConjugate[Any] | ALPaCA) -> tuple[Belief, float]:
-    """What a meta-trained method knows before a stream, and by how much it multiplies log-scores."""
-    log_scale = getattr(method, "log_scale", None)
-    prior = map_tensors(lambda t: t.cpu().contiguous(), method.init(1))
-    return prior, 1.0 if log_scale is None else float(log_scale.double().exp())
-
-
-def unit_prior(name: BeliefName, dim: int, targets: int) -> Belief:
-    """For codes of about unit size: flat about means of classes, of variance 1 within a class, noise of deviation 0.1."""
-    one, wide = torch.ones(1, 1, 1, dtype=torch.float64), torch.ones(1, 1, dim, dtype=torch.float64)
-    match name:
-        case "isotropic":
-            return IsotropicGaussian.of(0 * wide, 0 * one, one.squeeze())
-        case "normal-gamma":
-            return NormalGamma.of(0 * wide, 0 * one, one, wide)
-        case "matrix-normal":
-            eye, noise = torch.eye(dim, dtype=torch.float64), 0.1 * torch.eye(targets, dtype=torch.float64)
-            return MatrixNormal.of(eye.new_zeros(1, dim, targets), eye.unsqueeze(0), noise)
-    raise ValueError(f"no belief is called {name!r}; there are isotropic, normal-gamma and matrix-normal")

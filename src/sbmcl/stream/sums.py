@@ -27,7 +27,7 @@ class Grid:
     bits: int = 14
 
     def __post_init__(self) -> None:
-        if not 0 <= self.bits <= 24:
+        if type(self.bits) is not int or not 0 <= self.bits <= 24:
             raise ValueError(f"a grid has 0 to 24 bits after the point, but got {self.bits}")
 
     def rounded(self, codes: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -74,6 +74,10 @@ class Sums:
         self._used = 0  # rows that ever had an owner
         self._table = torch.zeros(1, width, dtype=torch.float64 if grid is None else torch.int64)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._table.dtype
+
     def rows(self, keys: Iterable[Hashable]) -> Rows:
         return self._table[[self.place[key] for key in keys]]
 
@@ -119,7 +123,7 @@ class Sums:
 
 def checked(rows: Rows, grid: Grid | None) -> Rows:
     """Rows that may be: no sum too large, no example taken away that was not there."""
-    if grid is not None and rows.numel() and int(rows.abs().max()) > LARGEST_SUM:
+    if grid is not None and rows.numel() and not -LARGEST_SUM <= int(rows.min()) <= int(rows.max()) <= LARGEST_SUM:
         raise ValueError(
             f"a sum would leave the grid of {grid.bits} bits, which ends at {LARGEST_SUM / 2 ** (2 * grid.bits + 1):.3g}; "
             f"nothing was learned. Take fewer bits (grid=...) or exact=False"
