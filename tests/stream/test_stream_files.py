@@ -104,6 +104,7 @@ def test_a_learner_of_a_run_needs_neither_run_nor_data(tmp_path: Path, method: A
     one.partial_fit(X, data["k3"][:, 4] if targets else ["x", "y", "z"] * 3)
     with pytest.raises(ValueError, match="is a run"):
         one.save(tmp_path / "run")
+    assert not (tmp_path / "run" / "lock").exists()
     one.save(tmp_path / "learner")
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "v.safetensors").unlink()
@@ -122,8 +123,6 @@ def test_an_encoder_of_one_s_own_has_to_be_the_same(tmp_path: Path) -> None:
         StreamLearner.load(tmp_path)
     with pytest.raises(ValueError, match="but this is 'mine"):
         StreamLearner.load(tmp_path, other)
-    with pytest.raises(ValueError, match="another encoder"):
-        StreamLearner.from_encoder(other, dim=4).save(tmp_path)
 
 
 def test_the_first_format_is_read_for_ever() -> None:
@@ -132,6 +131,29 @@ def test_the_first_format_is_read_for_ever() -> None:
     assert same(one, right)
     assert one.digest() == "9f6aa76d5e3c6f45fccac9e0cb0d129c20ada381422700dcd55977100e0799b5"
     assert one.counts_ == {7: 1, "cat": 2, "in the journal": 1, b"\x00": 1, ("dog", None): 1}
+
+
+def test_no_learner_is_overwritten_by_one_that_does_not_know_what_it_knew(tmp_path: Path) -> None:
+    X, y = blobs(9)
+    one, other = vectors().partial_fit(X, y), vectors()
+    one.save(tmp_path)
+    with pytest.raises(ValueError, match="holds another learner"):
+        other.save(tmp_path)
+    with pytest.raises(ValueError, match="holds another learner"):
+        other.save(tmp_path, journal=True)
+    first, second = StreamLearner.load(tmp_path), StreamLearner.load(tmp_path)
+    first.partial_fit(X, y).save(tmp_path)
+    first.partial_fit(X, y).save(tmp_path)
+    for late in (one, second):
+        with pytest.raises(ValueError, match="has learned since"):
+            late.save(tmp_path)
+    with_journal = StreamLearner.load(tmp_path, journal=True)
+    with_journal.partial_fit(X, y)
+    with_journal.close()
+    with pytest.raises(ValueError, match="has learned since"):
+        first.save(tmp_path)
+    with_journal.partial_fit(X, y).save(tmp_path)
+    assert StreamLearner.load(tmp_path).examples_ == 45
 
 
 # The journal
@@ -203,7 +225,7 @@ def test_only_one_process_keeps_the_journal(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="another process"):
         StreamLearner.load(tmp_path, journal=True)
     with pytest.raises(ValueError, match="another process"):
-        vectors().save(tmp_path)
+        StreamLearner.load(tmp_path).save(tmp_path)
     with pytest.raises(ValueError, match="close"):
         one.save(tmp_path / "b", journal=True)
     one.partial_fit(np.eye(4), "abca")

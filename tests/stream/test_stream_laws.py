@@ -80,17 +80,21 @@ class Story(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1), journal=st.booleans())
     def save_and_load(self, who: int, journal: bool) -> None:
-        self.learners[who].save(self.folder / str(who), journal=journal and self.learners[who]._home is None)
-        if not journal:  # else it goes on, and may be lost: see `crash`
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        if journal and self.learners[who]._home is None:
+            self.learners[who].save(folder, journal=True)  # it goes on, and may be lost: see `crash`
+        else:
+            self.learners[who].save(folder)
             self.learners[who].close()
-            self.learners[who] = StreamLearner.load(self.folder / str(who))
+            self.learners[who] = StreamLearner.load(folder)
 
     @rule(who=st.integers(0, 1))
     def crash(self, who: int) -> None:
         """Whatever was in memory is lost; a journal has it all."""
-        if self.learners[who]._home is not None:
+        home = self.learners[who]._home
+        if home is not None:
             self.learners[who].close()
-            self.learners[who] = StreamLearner.load(self.folder / str(who), journal=True)
+            self.learners[who] = StreamLearner.load(home.folder, journal=True)
 
     @rule(who=st.integers(0, 1))
     def ask(self, who: int) -> None:

@@ -273,6 +273,9 @@ def test_any_frozen_encoder() -> None:
     other = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4)).eval()
     with pytest.raises(ValueError, match="not the same encoder"):
         one.merge(StreamLearner.from_encoder(other, dim=4))
+    like = [nn.Sequential(nn.Flatten(), net[1], last).eval() for last in (nn.ReLU(), nn.Tanh())]
+    with pytest.raises(ValueError, match="not the same encoder"):
+        StreamLearner.from_encoder(like[0], dim=4).merge(StreamLearner.from_encoder(like[1], dim=4))
     with pytest.raises(ValueError, match="codes of 5"):
         StreamLearner.from_encoder(net, dim=5).partial_fit(x, list("abcabcabc"))
 

@@ -87,7 +87,7 @@ class Encoder:
                     "change it; call .eval() on it first"
                 )
             return cls(_in_pieces(network), f"{name or type(network).__name__} {weights_hash(network)}")
-        name = name or getattr(network, "__qualname__", "<")
+        name = str(name or getattr(network, "__qualname__", "<"))
         if "<" in name:
             raise ValueError("a function has no weights to tell it by; say which one it is with name='...'")
         return cls(_in_pieces(network), name)
@@ -159,8 +159,10 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def weights_hash(module: nn.Module, more: bytes = b"") -> str:
-    """Of every number in it, by name."""
+    """Of every number in it, by name, and of the kind of every module: two networks may differ in nothing but a ReLU."""
     found = hashlib.sha256(more)
+    for name, part in module.named_modules():
+        found.update(f"{name} {type(part).__qualname__}\n".encode())
     for name, value in sorted(module.state_dict().items()):
         found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())

@@ -58,26 +58,25 @@ def holds_learner(folder: Path) -> bool:
     return (folder / HEADER).exists()
 
 
+def stamp(folder: Path) -> tuple[int, int]:
+    """Changes whenever what is in the folder does: its generation, and bytes of its journal; zeros where there is none."""
+    if not holds_learner(folder):
+        return 0, 0
+    generation = _header(folder)["generation"]
+    journal = _journal(folder, generation)
+    return generation, journal.stat().st_size if journal.exists() else 0
+
+
 def width_of(prior: Belief) -> int:
     """Columns of the sums: the count of examples, and all natural parameters of one class."""
     return 1 + sum(value.numel() for value in prior.naturals.values())
 
 
 def write(folder: Path, parts: Parts, model: str, *, journal: bool = False) -> int:
-    """The next generation of what is in the folder; returns its number. `model` is the digest of encoder and prior."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "config.json").exists():
-        raise ValueError(f"{folder} is a run; save the learner in a folder of its own")
-    generation = 1
-    if holds_learner(folder):
-        old = _header(folder)
-        if old["model"] != model:
-            raise ValueError(
-                f"{folder} holds a learner of another encoder, prior or grid; save this one somewhere else"
-            )
-        generation = old["generation"] + 1
-    elif parts.encoder.origin is not None:
-        origin = parts.encoder.origin
+    """The next generation of what is in a folder that is locked; returns its number. `model` is the model's digest."""
+    before, _ = stamp(folder)
+    generation, origin = before + 1, parts.encoder.origin
+    if before == 0 and origin is not None:
         RunFolder(folder).save_weights("last", origin.method, origin.step)
     about, tensors = _described(parts)
     state = bytes_of({name: value.contiguous() for name, value in tensors.items()})
@@ -105,24 +104,39 @@ class Learned:
 
 def read(folder: Path, network: Network | None = None) -> tuple[Parts, list[Learned], int, int]:
     """What was saved, what was learned since, the generation, and where the journal's whole records end."""
-    for _ in range(10):  # whoever writes may replace the files between two reads
+    about, state, journal = _contents(folder)
+    with _explained(folder):
+        if hashlib.sha256(state).hexdigest() != about["state"]:
+            raise ValueError("the state file is not the one that was saved")
+        parts = _restored(folder, about, tensors_of(state), network)
+        learned, end = _replayed(journal, about, parts)
+    return parts, learned, about["generation"], end
+
+
+def _contents(folder: Path) -> tuple[dict[str, Any], bytes, bytes]:
+    """Header, state and journal of one generation, though somebody may be replacing them meanwhile."""
+    for _ in range(10):
         about = _header(folder)
+        journal = _journal(folder, about["generation"])
         try:
-            state = _state(folder, about["generation"]).read_bytes()
+            found = (
+                about,
+                _state(folder, about["generation"]).read_bytes(),
+                journal.read_bytes() if journal.exists() else b"",
+            )
         except FileNotFoundError:
             continue
-        with _explained(folder):
-            if hashlib.sha256(state).hexdigest() != about["state"]:
-                raise ValueError("the state file is not the one that was saved")
-            parts = _restored(folder, about, tensors_of(state), network)
-        return parts, *_replayed(folder, about, parts)
-    raise ValueError(f"{folder} has no state-{about['generation']}.safetensors; copy the whole folder")
+        if _header(folder)["generation"] == about["generation"]:
+            return found
+    raise ValueError(f"{folder} has a {HEADER}, but not the state that it speaks of; copy the whole folder")
 
 
 class Home:
     """The folder of a learner that keeps a journal: locked, so that only one process learns there."""
 
     def __init__(self, folder: Path):
+        if (folder / "config.json").exists():
+            raise ValueError(f"{folder} is a run; save the learner in a folder of its own")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.journal: Journal | None = None
@@ -295,19 +309,12 @@ def _encoder(
     return found
 
 
-def _replayed(folder: Path, about: dict[str, Any], parts: Parts) -> tuple[list[Learned], int, int]:
-    path, generation, end = _journal(folder, about["generation"]), about["generation"], 0
-    found: list[Learned] = []
-    if path.exists():
-        with _explained(folder):
-            for record in records(path):
-                if not end:
-                    if record.about != {"model": about["model"], "generation": generation}:
-                        raise ValueError(f"{path.name} belongs to another learner")
-                else:
-                    found.append(_learned(record.about, record.body, parts))
-                end = record.end
-    return found, generation, end
+def _replayed(journal: bytes, about: dict[str, Any], parts: Parts) -> tuple[list[Learned], int]:
+    """What was learned since, after a first record that says whose journal it is; and where the whole records end."""
+    found = list(records(journal))
+    if found and found[0].about != {"model": about["model"], "generation": about["generation"]}:
+        raise ValueError("its journal belongs to another learner")
+    return [_learned(record.about, record.body, parts) for record in found[1:]], found[-1].end if found else 0
 
 
 def _learned(about: dict[str, Any], body: bytes, parts: Parts) -> Learned:

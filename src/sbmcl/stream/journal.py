@@ -35,9 +35,9 @@ def packed(about: dict[str, Any], body: bytes = b"") -> bytes:
     return numbers + CHECK.pack(zlib.crc32(numbers)) + text + body
 
 
-def records(path: Path) -> Iterator[Record]:
+def records(data: bytes) -> Iterator[Record]:
     """All whole records; a ValueError that says where, if what is not whole cannot come from a kill."""
-    data, at = path.read_bytes(), 0
+    at = 0
     while at < len(data):
         head = data[at : at + HEAD]
         if len(head) < HEAD:
@@ -46,7 +46,7 @@ def records(path: Path) -> Iterator[Record]:
         if magic != MAGIC or CHECK.unpack(head[NUMBERS.size :])[0] != zlib.crc32(head[: NUMBERS.size]):
             if not any(data[at + HEAD :]):  # room that a file system had made for a record that never came
                 return
-            raise ValueError(f"{path} is damaged at byte {at}: there is no record where one should begin")
+            raise ValueError(f"its journal is damaged at byte {at}: there is no record where one should begin")
         end = at + HEAD + length + more
         if end > len(data):
             return
@@ -54,13 +54,13 @@ def records(path: Path) -> Iterator[Record]:
         if zlib.crc32(body, zlib.crc32(text)) != check:
             if not any(data[end:]):
                 return
-            raise ValueError(f"{path} is damaged between bytes {at} and {end}: a record is not what was written")
+            raise ValueError(f"its journal is damaged between bytes {at} and {end}: a record is not what was written")
         try:
             about = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: the record at byte {at} cannot be read: {error}") from error
+            raise ValueError(f"the record at byte {at} of its journal cannot be read: {error}") from error
         if not isinstance(about, dict):
-            raise ValueError(f"{path}: the record at byte {at} is none of a learner's")
+            raise ValueError(f"the record at byte {at} of its journal is none of a learner's")
         yield Record(about, body, end)
         at = end
 

@@ -107,29 +107,22 @@ class Knowledge:
     ) -> None:
         """What a file says, unless it cannot be: row r of `by_source` is of source place[r, 0] and key place[r, 1]."""
         ends = torch.tensor([len(sources), len(keys)])
-        if (
-            place.shape != (len(by_source), 2)
-            or place.dtype != torch.int64
-            or bool((place < 0).any())
-            or bool((place >= ends).any())
-        ):
+        pairwise = place.shape == (len(by_source), 2) and place.dtype == torch.int64
+        if not pairwise or bool((place < 0).any()) or bool((place >= ends).any()):
             raise ValueError("its ledger names classes or sources that it does not have")
-        pairs: list[Hashable] = [(sources[s], keys[k]) for s, k in place.tolist()]
+        pairs = [(sources[s], keys[k]) for s, k in place.tolist()]
         numbered = len(set(ids)) == len(ids) == len(keys) and all(type(i) is int and 0 <= i < next_id for i in ids)
-        if (
-            not numbered
-            or len({*pairs}) < len(pairs)
-            or len({*keys}) < len(keys)
-            or len({s for s, _ in pairs}) < len(sources)
-        ):  # pyright: ignore
+        twice = len({*pairs}) < len(pairs) or len({*keys}) < len(keys) or len({s for s, _ in pairs}) < len(sources)
+        if twice or not numbered:
             raise ValueError("its classes, sources and numbers do not fit together")
-        for sums, names, rows in ((self.by_class, keys, by_class), (self.by_source, pairs, by_source)):
+        ledger: list[Hashable] = [*pairs]
+        for sums, names, rows in ((self.by_class, keys, by_class), (self.by_source, ledger, by_source)):
             fits = rows.shape == (len(names), self.width) and rows.dtype == sums.dtype
             if not fits or not bool((rows[:, 0] > 0).all()) or not bool(torch.isfinite(rows).all()):
                 raise ValueError("its sums are not such as a learner has")
             if names:
                 sums.apply(sums.plan(names, rows))
-        for source, key in pairs:  # pyright: ignore[reportGeneralTypeIssues]
+        for source, key in pairs:
             self.keys_of.setdefault(source, set()).add(key)
         self.ids, self.next_id = dict(zip(keys, ids, strict=True)), next_id
         checked(self.unnamed(keys), self.grid)

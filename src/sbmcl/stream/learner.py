@@ -31,8 +31,10 @@ from sbmcl.stream.sums import Grid, Rows, checked
 
 EVERYTHING = ""
 """The one key of a regression, which has no classes."""
-ROOM = 1 << 22
-"""Numbers that a prediction works on at once."""
+ROOM = 1 << 17
+"""Numbers that a prediction works on at once: so few that they stay in the processor's cache."""
+FEWEST = 64
+"""Queries that are worth going through the means of all classes once more, where that is a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class StreamLearner:
         self._known = Knowledge(files.width_of(prior), grid)
         self._current: Current | None = None
         self._home: files.Home | None = None
+        self._stamps: dict[Path, tuple[int, int]] = {}  # of the folders that hold what this learner knew
 
     @classmethod
     def from_encoder(
@@ -131,6 +134,7 @@ class StreamLearner:
             return cls.from_run(load(folder, torch.device("cpu")), exact=exact, grid=grid)
         home = files.Home(folder) if journal else None
         try:
+            stamp = files.stamp(folder)
             parts, learned, generation, end = files.read(folder, encoder)
             found = cls(parts.encoder, parts.prior, parts.scale, grid=parts.grid)
             found._known = parts.known
@@ -142,28 +146,37 @@ class StreamLearner:
             if home is not None:
                 home.close()
             raise
-        found._home = home
+        found._home, found._stamps = home, {folder.resolve(): stamp}
         return found
 
     def save(self, path: Path | str, *, journal: bool = False) -> None:
         """Write everything into a folder: the whole of it or, if anything goes wrong, nothing.
 
-        With `journal`, what is learned from then on is on the disk when `partial_fit` returns, and what is forgotten is gone
-        from the folder when `forget` returns. An encoder that is not from a run is not written, only its hash.
+        A folder that holds a learner already is written to only if this one was loaded from it or saved in it, and nobody
+        else has been there since: no learner is ever overwritten by one that does not know what it knew.
+
+        With `journal`, what is learned from then on is on the disk when `partial_fit` returns, and what is forgotten is
+        gone from the folder when `forget` returns. An encoder that is not from a run is not written, only its hash.
         """
-        folder = Path(path)
-        if self._home is not None and self._home.folder.resolve() == folder.resolve():
+        folder, place = Path(path), Path(path).resolve()
+        if self._home is not None and self._home.folder.resolve() == place:
             self._home.checkpoint(self._parts(), self.model_digest())
             return
         if self._home is not None and journal:
             raise ValueError(f"this learner keeps its journal in {self._home.folder}; close() it first")
         home = files.Home(folder)
         try:
+            if files.stamp(folder) != self._stamps.get(place, (0, 0)):
+                raise ValueError(
+                    f"{folder} holds another learner, or one that has learned since this one was loaded; save this one "
+                    f"somewhere else, or load that one and let it absorb this"
+                )
             if journal:
                 home.checkpoint(self._parts(), self.model_digest())
                 self._home = home
             else:
                 files.write(folder, self._parts(), self.model_digest())
+            self._stamps[place] = files.stamp(folder)
         finally:
             if self._home is not home:
                 home.close()
@@ -172,6 +185,7 @@ class StreamLearner:
         """Keep no journal any more, so that another process may."""
         if self._home is not None:
             self._home.close()
+            self._stamps[self._home.folder.resolve()] = files.stamp(self._home.folder)
             self._home = None
 
     @classmethod
@@ -319,17 +333,19 @@ class StreamLearner:
         """The most probable class (`otherwise`, where its probability is below `confidence`), or the expected target."""
         if not self.has_classes and confidence == 0:
             return self.predict_distribution(X).mean
-        scores = self._scores(X)
-        found = self._now().classes[scores.argmax(1).numpy()]
-        if confidence > 0:
-            unsure = scores.softmax(1).amax(1).numpy() < confidence
-            found = found.astype(object)
-            found[unsure] = otherwise
+        if confidence == 0:
+            return self._now().classes[self._of_scores(X, lambda scores: scores.argmax(1)).numpy()]
+        share = self._of_scores(
+            X, lambda scores: torch.stack([scores.softmax(1).amax(1), scores.argmax(1).double()], 1)
+        )
+        sure, best = share.T.numpy()
+        found = self._now().classes[best.astype(int)].astype(object)
+        found[sure < confidence] = otherwise
         return found
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Of the classes in `classes_`, all of them equally likely beforehand."""
-        return self._scores(X).softmax(1).numpy()
+        return self._of_scores(X, lambda scores: scores.softmax(1)).numpy()
 
     def predict_distribution(self, X: Any) -> Distribution:
         """Of a regression: the mean, and what its uncertainty is made of."""
@@ -407,7 +423,7 @@ class StreamLearner:
             y = torch.tensor([place.setdefault(label, len(place)) for label in y])
             keys, prior = list(place), self.prior.grow(len(place), self.prior)
         else:
-            keys, prior = [EVERYTHING], self.prior
+            keys, prior = list[Hashable]([EVERYTHING]), self.prior
         if self.grid is None:
             return keys, self._rows(prior, codes, y, len(keys))
         size = self.grid.at_once(codes if self.has_classes else torch.cat([codes, y], 1))
@@ -456,16 +472,19 @@ class StreamLearner:
         prior = self.prior
         if isinstance(prior, ClassBelief):
             prior = prior.grow(len(keys), prior)
-        return prior.observe(replace(prior, **parts))
+        return prior.observe(replace(prior, **parts))  # pyright: ignore[reportArgumentType]
 
-    def _scores(self, X: Any) -> Float[Tensor, "n c"]:
+    def _of_scores(self, X: Any, what: Callable[[Tensor], Tensor]) -> Tensor:
+        """Something of the log-scores of all classes (n c), which are never all there at once."""
         belief = self._now().belief
         if not isinstance(belief, ClassBelief):
             raise ValueError("a regression has no classes to be sure of; see predict_distribution")
         pieces = self._pieces(self._codes(X))
-        return torch.cat([belief.predictive(piece.unsqueeze(0))[0] for piece in pieces]) * self.scale
+        return torch.cat([what(belief.predictive(piece.unsqueeze(0))[0] * self.scale) for piece in pieces])
 
     def _pieces(self, codes: Float[Tensor, "n d"]) -> tuple[Tensor, ...]:
-        """So few queries at a time that what lies between them and all classes fits into memory."""
-        each = len(self._known.by_class.place) * (codes.shape[1] if isinstance(self.prior, NormalGamma) else 1)
-        return codes.split(max(1, ROOM // each))
+        """So few queries at a time that what lies between them and all classes fits into little memory."""
+        classes = len(self._known.by_class.place)
+        if isinstance(self.prior, NormalGamma):  # which works on every dimension of every query and class
+            return codes.split(max(1, ROOM // (classes * codes.shape[1])))
+        return codes.split(max(FEWEST, ROOM // classes))

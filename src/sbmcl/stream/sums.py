@@ -5,6 +5,7 @@ Knows rows of numbers, not what they mean. The first column of a row counts its 
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -93,7 +94,7 @@ class Sums:
         """The rows of these keys with this much more in them; a key not met yet has an empty row."""
         new = sum(key not in self.place for key in keys)
         self._reserve(self._used + max(0, new - len(self._free)))
-        fresh = iter([*self._free, *range(self._used, len(self._table))] if new else ())
+        fresh = chain(self._free, range(self._used, len(self._table)))
         at = torch.tensor([self.place[key] if key in self.place else next(fresh) for key in keys])
         return Change(keys, at, checked(self._table[at] + added, self.grid))
 
