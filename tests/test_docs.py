@@ -22,9 +22,13 @@ def python_in(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("number", range(len(python_in(ROOT / "docs/extending.md"))))
-def test_what_is_shown_of_extending_runs(number: int) -> None:
-    exec(python_in(ROOT / "docs/extending.md")[number], {"__name__": "shown"})
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [(page, number) for page in ("extending", "deploy") for number in range(len(python_in(ROOT / f"docs/{page}.md")))],
+)
+def test_what_is_shown_runs(page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(python_in(ROOT / f"docs/{page}.md")[number], {"__name__": "shown"})
 
 
 def test_the_readme_s_python_runs(

@@ -157,6 +157,16 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """A new name is on the disk only when its folder is."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def environment(device: torch.device) -> dict[str, Any]:

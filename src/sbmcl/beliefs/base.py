@@ -47,9 +47,15 @@ class Belief(ABC):
     def kl(self, other: Self) -> Tensor:
         """KL(self || other) in nats, summed over everything that belongs to one z."""
 
+    @property
+    def naturals(self) -> dict[str, Tensor]:
+        """The parameters that add up, by name; what is left out is shared by everyone."""
+        own = [f.name for f in fields(self) if not f.metadata.get("shared")]  # pyright: ignore[reportArgumentType]
+        return {name: getattr(self, name) for name in own}
+
     def _with(self, other: Self, operation: Callable[[Tensor, Tensor], Tensor]) -> Self:
-        added = [f.name for f in fields(self) if not f.metadata.get("shared")]  # pyright: ignore[reportArgumentType]
-        return replace(self, **{n: operation(getattr(self, n), getattr(other, n)) for n in added})  # pyright: ignore
+        theirs = other.naturals
+        return replace(self, **{n: operation(t, theirs[n]) for n, t in self.naturals.items()})  # pyright: ignore
 
 
 def standard_normal(shape: torch.Size | tuple[int, ...], like: Tensor, rng: torch.Generator | None) -> Tensor:

@@ -7,7 +7,7 @@ at all (`count` 0) is flat: it has no density, and neither has a class that noth
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -33,12 +33,11 @@ class ClassBelief(Belief):
         if missing <= 0:
             return self
 
-        def padded(name: str) -> Tensor:
-            mine, fresh = getattr(self, name), getattr(prior, name)
+        def padded(mine: Tensor, fresh: Tensor) -> Tensor:
             return torch.cat([mine, fresh.expand(mine.shape[0], missing, mine.shape[2])], dim=1)
 
-        names = [f.name for f in fields(self) if not f.metadata.get("shared")]  # pyright: ignore[reportArgumentType]
-        return replace(self, **{n: padded(n) for n in names})  # pyright: ignore[reportArgumentType]
+        fresh = prior.naturals
+        return replace(self, **{n: padded(mine, fresh[n]) for n, mine in self.naturals.items()})  # pyright: ignore
 
     def merge(self, other: Self, *, prior: Self) -> Self:
         """As for every belief; the two may have met different classes, and the prior of one class is enough."""
@@ -53,6 +52,11 @@ class ClassBelief(Belief):
     def plug_in(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n c"]:
         """log p(x | class c) with the class's parameters at the mode of the belief."""
         raise NotImplementedError
+
+    def novelty(self, x: Float[Tensor, "b n d"], prior: Self) -> Float[Tensor, "b n"]:
+        """log p(x | a new class) - log sum_c p(x | c); under a flat prior the first term is a constant and is left out."""
+        fresh = prior.predictive(x).squeeze(-1)
+        return fresh.nan_to_num(neginf=0.0) - self.predictive(x).logsumexp(-1)
 
     @property
     def count_or_one(self) -> Tensor:

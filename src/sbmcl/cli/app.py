@@ -18,6 +18,7 @@ from sbmcl.cli.completion import completion
 from sbmcl.cli.data import info, prepare, verify
 from sbmcl.cli.demo import demo
 from sbmcl.cli.evaluate import evaluate
+from sbmcl.cli.learner import forget, inspect, learn, merge, predict
 from sbmcl.cli.recipes import recipes
 from sbmcl.cli.report import report
 from sbmcl.cli.reproduce import reproduce
@@ -33,6 +34,11 @@ VERBS: dict[str, Verb | dict[str, Verb]] = {
     "show": show,
     "report": report,
     "reproduce": reproduce,
+    "learn": learn,
+    "predict": predict,
+    "merge": merge,
+    "forget": forget,
+    "inspect": inspect,
     "data": {"prepare": prepare, "info": info, "verify": verify},
     "completion": completion,
 }

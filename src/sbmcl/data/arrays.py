@@ -17,14 +17,16 @@ ROWS = 4096
 """Read at a time."""
 
 
-def read(path: Path, problems: Problems, *, size: int = 32, fit: Fit = "stretch") -> Classed:
-    """Vectors with numbers that are not finite are skipped."""
+def read(path: Path, problems: Problems, *, size: int = 32, fit: Fit = "stretch", labelled: bool = True) -> Classed:
+    """Vectors with numbers that are not finite are skipped. If not `labelled`, all rows are under no name, in order."""
     with opened_zip(path) as archive:
-        labels = np.concatenate([block for _, block in _blocks(archive, path, "y")])
-        if labels.ndim != 1:
+        labels = np.concatenate([block for _, block in _blocks(archive, path, "y")]) if labelled else None
+        if labels is not None and labels.ndim != 1:
             raise ValueError(f"{path}: y has shape {labels.shape}, but should hold one label for each row of x")
-        for first, block in _blocks(archive, path, "x", rows=len(labels)):
-            named = [_text(label) for label in labels[first : first + len(block)]]
+        for first, block in _blocks(archive, path, "x", rows=None if labels is None else len(labels)):
+            named = (
+                [""] * len(block) if labels is None else [_text(label) for label in labels[first : first + len(block)]]
+            )
             if block.dtype == np.uint8 and block.ndim in (3, 4):
                 yield from grouped(named, _pictures(block, size, fit, path))
             elif block.dtype.kind in "fiu" and block.ndim == 2:

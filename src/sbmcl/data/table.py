@@ -20,8 +20,11 @@ LONGEST = 1 << 20
 Row = tuple[str, list[float]]
 
 
-def read(path: Path, problems: Problems, *, label: str = "label", targets: tuple[str, ...] = ()) -> Classed:
-    """Rows by label. Columns named in `targets` are put last, where a regression looks for what it has to predict."""
+def read(path: Path, problems: Problems, *, label: str | None = "label", targets: tuple[str, ...] = ()) -> Classed:
+    """Rows by label; without a column of labels, all of them under no name, in order.
+
+    Columns named in `targets` are put last, where a regression looks for what it has to predict.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     rows = (
@@ -31,7 +34,7 @@ def read(path: Path, problems: Problems, *, label: str = "label", targets: tuple
         yield from grouped([name for name, _ in batch], np.array([numbers for _, numbers in batch], np.float32))
 
 
-def _csv(path: Path, problems: Problems, label: str, targets: tuple[str, ...]) -> Iterator[Row]:
+def _csv(path: Path, problems: Problems, label: str | None, targets: tuple[str, ...]) -> Iterator[Row]:
     csv.field_size_limit(LONGEST)
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         reader = csv.reader(file)
@@ -51,14 +54,14 @@ def _csv(path: Path, problems: Problems, label: str, targets: tuple[str, ...]) -
                     problems.add(where, "has a field that is no number", str(error))
                     continue
                 if all(map(_fits, numbers)):
-                    yield fields[place], numbers
+                    yield "" if place is None else fields[place], numbers
                 else:
                     problems.add(where, "has numbers that are not finite")
         except csv.Error as error:
             raise ValueError(f"{path}: line {reader.line_num}: {error}") from error
 
 
-def _parquet(path: Path, problems: Problems, label: str, targets: tuple[str, ...]) -> Iterator[Row]:
+def _parquet(path: Path, problems: Problems, label: str | None, targets: tuple[str, ...]) -> Iterator[Row]:
     try:
         import pyarrow as pa  # pyright: ignore[reportMissingImports]
         import pyarrow.parquet as parquet  # pyright: ignore[reportMissingImports]
@@ -70,7 +73,8 @@ def _parquet(path: Path, problems: Problems, label: str, targets: tuple[str, ...
         width, first = None, 0
         for batch in file.iter_batches(ROWS):
             columns = [batch.column(column).to_pylist() for column in order]
-            for row, (name, *fields) in enumerate(zip(batch.column(place).to_pylist(), *columns, strict=True)):
+            names = [""] * len(batch) if place is None else batch.column(place).to_pylist()
+            for row, (name, *fields) in enumerate(zip(names, *columns, strict=True)):
                 numbers = _flat(fields)
                 width = len(numbers) if width is None and numbers else width
                 if name is None or numbers is None or len(numbers) != width or not all(map(_fits, numbers)):
@@ -82,9 +86,11 @@ def _parquet(path: Path, problems: Problems, label: str, targets: tuple[str, ...
         raise ValueError(f"{path} is damaged or no Parquet file: {error}") from error
 
 
-def _columns(path: Path, header: list[str], label: str, targets: tuple[str, ...]) -> tuple[int, list[int]]:
-    """The place of the label, and those of the numbers in the order they are kept."""
-    for name in (label, *targets):
+def _columns(
+    path: Path, header: list[str], label: str | None, targets: tuple[str, ...]
+) -> tuple[int | None, list[int]]:
+    """The place of the label, if there is one, and those of the numbers in the order they are kept."""
+    for name in targets if label is None else (label, *targets):
         if header.count(name) != 1:
             raise ValueError(
                 f"{path} has {header.count(name)} columns called {name!r}; its columns are {', '.join(header[:20])}"
@@ -92,8 +98,8 @@ def _columns(path: Path, header: list[str], label: str, targets: tuple[str, ...]
             )
     inputs = [name for name in header if name != label and name not in targets]
     if not inputs or len(set(header)) < len(header):
-        raise ValueError(f"{path} needs columns of numbers beside {label!r}, each with a name of its own")
-    return header.index(label), [header.index(name) for name in (*inputs, *targets)]
+        raise ValueError(f"{path} needs columns of numbers beside {label or 'targets'!r}, each with a name of its own")
+    return None if label is None else header.index(label), [header.index(name) for name in (*inputs, *targets)]
 
 
 def _flat(fields: list[object]) -> list[float] | None:

@@ -51,10 +51,8 @@ class ClassConjugate(Method[C]):
         return self._scores(state, self.run(self.encoder, x), at_mode)
 
     def novelty(self, state: C, x: Float[Tensor, "b n *x"]) -> Float[Tensor, "b n"]:
-        """log p(x | a new class) - log sum_c p(x | c); under a flat prior the first term is a constant and is left out."""
         codes = self.run(self.encoder, x)
-        fresh = self.prior(codes.shape[0]).predictive(codes).squeeze(-1)
-        return fresh.nan_to_num(neginf=0.0) - state.predictive(codes).logsumexp(-1)
+        return state.novelty(codes, self.prior(codes.shape[0]))
 
     def meta_loss(self, episode: Episode, *, rng: torch.Generator | None = None) -> Losses:
         seen, asked = episode.stream, episode.query
