@@ -360,7 +360,7 @@ def test_a_run_of_pictures_takes_bytes(tmp_path: Path) -> None:
 
 
 def test_a_run_that_keeps_no_sums_is_refused(tmp_path: Path) -> None:
-    experiment = demo.experiment(1)
+    experiment = demo.sine_experiment(1)
     run = a_run(tmp_path / "run", experiment.data, replace(experiment.method, width=4, hidden=4))
     assert StreamLearner.load(run.path).partial_fit(np.eye(50)[:2], np.eye(50)[:2]).predict(np.eye(50)[:1]).shape == (
         1,

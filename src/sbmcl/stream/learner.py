@@ -363,7 +363,7 @@ class StreamLearner:
     def novelty(self, X: Any) -> Float[np.ndarray, "n"]:
         """How unlike everything learned: higher is more novel.
 
-        For classes, the log-odds of a new class against all known ones (SPEC 2.2); for a regression, the share
+        For classes, the log-odds of a new class against all known ones; for a regression, the share
         f^T L^-1 f of the variance that more examples would remove, in units of the noise.
         """
         belief, codes = self._now().belief, self._codes(X)
