@@ -1,6 +1,7 @@
 """A run that dies at any of its writes goes on to the same end, bit for bit, and what lies in its folder is always whole."""
 
 import json
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,7 +77,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, number: int, moment: str) -> Iterator
         return target
 
     def synced(descriptor: int) -> None:
-        if done + 1 == number and moment == "while":
+        if done + 1 == number and moment == "while" and stat.S_ISREG(runs.os.fstat(descriptor).st_mode):
             runs.os.ftruncate(descriptor, 10)
             raise Killed
         fsync(descriptor)
