@@ -64,6 +64,8 @@ class IsotropicGaussian(ClassBelief):
         return self._log_density(x, self.variance.expand_as(self.count))
 
     def _log_density(self, x: Float[Tensor, "b n d"], variance: Float[Tensor, "b c 1"]) -> Float[Tensor, "b n c"]:
-        variance, mean = variance.squeeze(-1).unsqueeze(1), self.mean
-        distance = x.square().sum(-1, keepdim=True) - 2 * x @ mean.mT + mean.square().sum(-1).unsqueeze(1)
-        return self.unless_flat(-0.5 * (distance / variance + x.shape[-1] * (2 * math.pi * variance).log()))
+        """x.m/v - |x|^2/(2v) - |m|^2/(2v) - d/2 log(2 pi v), in one matrix product: of (x, |x|^2, 1) with a row for each class."""
+        mean, one = self.mean, torch.ones_like(x[..., :1])
+        constant = mean.square().sum(-1, keepdim=True) / variance + x.shape[-1] * (2 * math.pi * variance).log()
+        rows = torch.cat([mean / variance, -0.5 / variance, -0.5 * constant], dim=-1)
+        return self.unless_flat(torch.cat([x, x.square().sum(-1, keepdim=True), one], dim=-1) @ rows.mT)
