@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from torch import Tensor
 
-from sbmcl.beliefs import NormalGamma
+from sbmcl.beliefs import NormalGamma, normal_gamma
 
 RNG = np.random.default_rng(0)
 DIM, SHOTS = 3, (1, 2, 5)  # unequal on purpose: shape and count then differ by class
@@ -64,6 +64,15 @@ def test_predictive_is_a_product_of_student_t(prior: dict) -> None:
         p = sequential(prior, c)
         t = stats.t(2 * p["a"], p["m"], np.sqrt(p["b"] * (p["k"] + 1) / (p["a"] * p["k"])))
         np.testing.assert_allclose(found[:, c], t.logpdf(QUERY).sum(-1), rtol=1e-11)
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * 3 * DIM])
+def test_how_much_is_worked_out_together_changes_nothing(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    belief, queries = learned(PRIOR), torch.tensor(np.concatenate([QUERY, X]))[None]
+    whole = belief.predictive(queries)
+    monkeypatch.setattr(normal_gamma, "AT_ONCE", at_once)
+    torch.testing.assert_close(belief.predictive(queries), whole, rtol=1e-13, atol=0)
+    assert belief.predictive(queries[:, :0]).shape == (1, 0, len(SHOTS))
 
 
 def test_predictive_integrates_the_parameters_out() -> None:

@@ -89,6 +89,9 @@ def test_the_entry_of_a_cell_is_chosen_by_training_never_by_score() -> None:
     assert chosen["sine/regression", "sbmcl", "sine"].recipe == "sine-alpaca"
     assert standing_entries(answers([quick, other]))["sine/regression", "sbmcl", "sine"].recipe == "sine-alpaca-quick"
     assert not standing_entries(answers([other])), "another architecture answers no cell of the paper"
+    assert standing_entries(answers([replace(ROW, recipe="sine-alpaca-robust")])), (
+        "the published one, trained otherwise, does"
+    )
 
 
 def test_of_two_rows_of_the_same_thing_the_newest_counts() -> None:
