@@ -135,7 +135,7 @@ def trained_run(folder: Path, wanted: Experiment[Any, Any], time: str, console: 
     if run.checkpoint_step() >= steps:
         console.print(f"  Already done, in {folder}; delete that folder to train anew.")
     else:
-        console.print(f"  {steps:,} steps, {time} on two idle cores. After Ctrl-C, the next time goes on.\n")
+        console.print(f"  {steps:,} steps, {time} on two idle cores.\n  After Ctrl-C, the next time goes on.\n")
     train(wanted, run, device)
     return run
 
