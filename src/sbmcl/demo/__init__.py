@@ -102,8 +102,8 @@ def show_characters(folder: Path, effort: Effort, console: Console) -> dict[str,
     """Characters learned one after another from a few drawings; the sections of the page about them."""
     heading(console, f"4  Characters: {FEW.shots} drawings of each, and never an old one again")
     console.print(
-        "\n  A program draws endless alphabets of its own. A network is meta-trained to tell\n"
-        "  characters apart by Gaussian classes on its outputs, and frozen; then come\n"
+        "\n  A program draws endless alphabets of its own. A network is meta-trained to\n"
+        "  tell characters apart by Gaussian classes on its outputs, and frozen; then come\n"
         "  characters that were never drawn before.\n"
     )
     run = trained_run(folder, character_experiment(effort.character_steps), "about a minute", console)
