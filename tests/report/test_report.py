@@ -14,6 +14,7 @@ from made_up import ROW, a_full_house
 from sbmcl.report import write_report
 from sbmcl.report.cells import Standing, answers, read_paper
 from sbmcl.report.claims import LONGER, judge
+from sbmcl.report.figures import Line, _figure
 from sbmcl.report.summary import summarise
 from sbmcl.report.tables import paper_tables, run_tables, time_table
 from sbmcl.results import append
@@ -140,6 +141,12 @@ def test_figures_take_their_colours_from_the_readers_scheme(written: list[Path])
         ET.fromstring(text)
         assert "prefers-color-scheme" in text
         assert not re.search(r"(?:stroke|fill): #(?!000000\b)", text), path.name
+
+
+def test_likelihoods_below_zero_are_drawn_too() -> None:
+    line = Line("sbmcl", [(10, -2.0), (20, 5.0), (50, 100.0)])
+    drawn = _figure("Calibration", "Sine", [line], "Tasks", "nats", log_x=True)
+    assert ">0<" in drawn.svg, "an axis that has a zero"
 
 
 def test_markdown_shows_figures_that_are_there(written: list[Path]) -> None:

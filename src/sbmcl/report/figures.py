@@ -222,12 +222,13 @@ def _figure(
     stem: str = "",
     diagonal: bool = False,
 ) -> Figure:
-    """One panel. A logarithmic y axis where values span more than a factor of ten, if not said otherwise."""
+    """One panel. Unless said otherwise, a logarithmic y axis where values span more than a factor of ten, none below zero."""
     name = "-".join(filter(None, [names.anchor(group), stem, names.anchor(title)]))
     lines = sorted(lines, key=lambda line: _order(line.method))
-    values = [value for line in lines for _, value in line.points if value > 0]
+    every = [value for line in lines for _, value in line.points]
+    values = [value for value in every if value > 0]
     if log_y is None:
-        log_y = not diagonal and bool(values) and max(values) > 10 * min(values)
+        log_y = not diagonal and bool(values) and min(every) >= 0 and max(values) > 10 * min(values)
     rows = (len({line.method for line in lines}) + 1) // 2
     inches = (WIDTH / 72, (250 + 19 * rows) / 72)
     settings: dict[Any, Any] = {
